@@ -1,0 +1,58 @@
+# Every target makes the environment it needs in .venv; nothing to set up by hand.
+#   make demo PYTHON=python3.12     another interpreter (>= 3.10)
+#   make test ARGS="-k darcy -x"    options for the command behind a target
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format benchmark clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+demo: $(STAMP) ## train FNO, TFNO and DINOZAUR on Darcy flow; table and picture
+	@$(BIN)/python -m benchmarks demo --update-readme $(ARGS)
+
+test: $(STAMP) ## run the tests
+	@$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(STAMP) ## ruff check, ruff format --check, mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP) ## let ruff fix and format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+benchmark: $(STAMP) ## time and memory of one layer and of whole models
+	@$(BIN)/python -m benchmarks cost $(ARGS)
+
+clean: ## remove the environment, caches and build products (keeps the Darcy cache)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+	    .hypothesis docs/_build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The whole output of pip is kept in install.log; only the large packages are shown.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "Python 3.10 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Installing into $(VENV) (the first time this fetches PyTorch: minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+	    -c constraints.txt -e '.[dev]' 2>&1 | tee $(VENV)/install.log \
+	    | { grep --line-buffered -E '[0-9] MB\)|^Processing .*whl|^Installing|^ERROR' \
+	        || true; } | cut -c 1-88 \
+	    || { tail -n 20 $(VENV)/install.log >&2; \
+	         echo "Installation failed; all of it is in $(VENV)/install.log" >&2; exit 1; }
+	@touch $@

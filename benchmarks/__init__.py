@@ -1,0 +1,1 @@
+"""Benchmarks of dinozaur_no, run as ``python -m benchmarks <command>``."""

@@ -1,0 +1,49 @@
+"""Command line of the benchmarks.
+
+A command is a module with ``add_arguments(parser)`` and ``run(args)``. Only the chosen
+one is imported, so that ``--help`` and worker processes start at once.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "demo": "train FNO, TFNO and DINOZAUR on Darcy flow; table and picture",
+    "cost": "time and memory of one layer and of whole models",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, or 2 after a user error."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    listing = "\n".join(f"  {name:<8}{text}" for name, text in COMMANDS.items())
+    chooser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        usage="python -m benchmarks <command> [options]",
+        epilog=f"commands:\n{listing}\n\n<command> --help lists its options.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    chooser.add_argument("command", choices=list(COMMANDS), help=argparse.SUPPRESS)
+    command = chooser.parse_args(words[:1]).command
+
+    module = importlib.import_module(f"benchmarks.{command}")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks {command}", description=COMMANDS[command]
+    )
+    module.add_arguments(parser)
+    args = parser.parse_args(words[1:])
+    try:
+        module.run(args)
+    except ValueError as error:
+        print(f"python -m benchmarks {command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted; finished work is kept", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

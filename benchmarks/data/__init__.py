@@ -1,0 +1,1 @@
+"""Data for the benchmarks, made by built-in solvers."""

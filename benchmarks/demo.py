@@ -1,0 +1,181 @@
+"""FNO, TFNO and DINOZAUR on Darcy flow, with the same small budget.
+
+The problem is solved on 241 x 241 nodes and learned on a coarse subset of them. Models
+are those of neuraloperator with its defaults; DINOZAUR is its FNO with another
+``conv_module``.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from neuralop.models import FNO, TFNO
+from neuralop.utils import count_model_params
+from torch import Tensor, nn
+
+from benchmarks import environment, tables
+from benchmarks.data.darcy import darcy_fields
+from benchmarks.demo_picture import save_picture
+from benchmarks.training import (
+    Budget,
+    PaddedOperator,
+    Scaler,
+    megabytes_kept_for_backward,
+    predict,
+    relative_l2,
+    train,
+)
+from dinozaur_no import DiffusionSpectralConv
+
+ROOT = Path(__file__).parent.parent
+CSV = ROOT / "benchmarks" / "results" / "demo.csv"
+PICTURE = ROOT / "docs" / "_static" / "demo.png"
+README = ROOT / "README.md"
+
+FIRST_TEST_SEED = 1_000_000  # far from any seed of the training data
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "FNO": FNO,
+    "TFNO": TFNO,
+    "DINOZAUR": lambda **options: FNO(conv_module=DiffusionSpectralConv, **options),
+}
+COLUMNS = {
+    "model": "Model",
+    "parameters": "Parameters",
+    "rl2_in_1e-2": "Test RL2 (10⁻²)",
+    "seconds_per_epoch": "Seconds per epoch",
+    "mb_kept_for_backward": "MB kept for backward",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks demo``."""
+    parser.add_argument("--train", type=int, help="training fields (384)")
+    parser.add_argument("--epochs", type=int, help="passes over them (40)")
+    parser.add_argument("--stride", type=int, help="every n-th node of 241^2 (6)")
+    parser.add_argument(
+        "--out", type=Path, help="directory for demo.csv and demo.png, instead of ours"
+    )
+    parser.add_argument("--cache", type=Path, help="directory for the Darcy fields")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a few seconds, meaningless numbers; writes files with --out only",
+    )
+    parser.add_argument(
+        "--update-readme",
+        action="store_true",
+        help="show the new table in the README",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make the data, train the models, print the table, write the files."""
+    if args.update_readme and (args.quick or args.out):
+        raise ValueError(
+            "--update-readme shows the committed results: leave out --quick and --out"
+        )
+    quick = args.quick
+    n_train = _positive("train", args.train, 8 if quick else 384)
+    epochs = _positive("epochs", args.epochs, 2 if quick else 40)
+    stride = _positive("stride", args.stride, 1 if quick else 6)
+    n_test, size, width = (2, 17, 8) if quick else (64, 241, 32)
+
+    data = {"size": size, "stride": stride, "cache_dir": args.cache}
+    if quick:
+        data["workers"] = 1
+    x, y = (
+        torch.from_numpy(field).unsqueeze(1) for field in darcy_fields(n_train, **data)
+    )
+    x_test, y_test = (
+        torch.from_numpy(field).unsqueeze(1)
+        for field in darcy_fields(n_test, first_seed=FIRST_TEST_SEED, **data)
+    )
+
+    rows, predictions = compare(x, y, x_test, y_test, Budget(epochs), width)
+    print(f"\n{show(rows)}\n")
+    if args.out is None and quick:
+        return
+    csv = args.out / "demo.csv" if args.out else CSV
+    picture = args.out / "demo.png" if args.out else PICTURE
+    tables.write_csv(csv, rows)
+    # Sample 0, whatever it looks like.
+    fields = {name: field[0, 0].numpy() for name, field in predictions.items()}
+    save_picture(picture, x_test[0, 0].numpy(), y_test[0, 0].numpy(), fields)
+    print(f"written: {csv}\n         {picture}")
+    if args.update_readme:
+        tables.replace_between_markers(README, "demo-table", show(rows))
+
+
+def compare(
+    x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, budget: Budget, width: int
+) -> tuple[list[dict[str, str]], dict[str, Tensor]]:
+    """Train every model alike; return result rows and predicted test fields."""
+    points = x.shape[-1]
+    padded = even_padded_size(points)
+    scale_x, scale_y = Scaler(x), Scaler(y)
+    inputs, targets = scale_x.encode(x), scale_y.encode(y)
+    rows, predictions = [], {}
+    for name, build in MODELS.items():
+        torch.manual_seed(budget.seed)
+        operator = build(
+            n_modes=(12, 12),
+            in_channels=1,
+            out_channels=1,
+            hidden_channels=width,
+            n_layers=4,
+        )
+        model = PaddedOperator(operator, padded)
+        kept = megabytes_kept_for_backward(model, inputs[: budget.batch])
+        seconds = train(model, inputs, targets, budget, name)
+        output = predict(model, scale_x.encode(x_test), budget.batch)
+        predictions[name] = scale_y.decode(output)
+        error = relative_l2(predictions[name], y_test).mean().item()
+        rows.append(
+            {
+                "model": name,
+                "parameters": str(count_model_params(model)),
+                "rl2_in_1e-2": f"{100 * error:.2f}",
+                "seconds_per_epoch": f"{seconds:.2f}",
+                "mb_kept_for_backward": f"{kept:.1f}",
+                "train": str(len(x)),
+                "test": str(len(x_test)),
+                "grid": str(points),
+                "padded_grid": str(padded),
+                "width": str(width),
+                "modes": "12",
+                "layers": "4",
+                "epochs": str(budget.epochs),
+                "batch": str(budget.batch),
+                "learning_rate": str(budget.rate),
+                "weight_decay": str(budget.decay),
+                "seed": str(budget.seed),
+                **environment.describe(),
+            }
+        )
+    return rows, predictions
+
+
+def even_padded_size(points: int) -> int:
+    """Even number of points per axis, a multiple of 4 at least a tenth above."""
+    return 4 * -(-11 * points // 40)
+
+
+def show(rows: list[dict[str, str]]) -> str:
+    """Table of the results and the line that says how they were made."""
+    first = rows[0]
+    note = (
+        "{train} training and {test} test fields on {grid} x {grid} points, {epochs} "
+        "epochs, batch {batch}, width {width}, {modes} modes, {layers} layers, seed "
+        "{seed}; {cpu}, {threads} threads, torch {torch}, {date}."
+    ).format(**first)
+    return f"{tables.markdown_table(rows, COLUMNS)}\n\n{note}"
+
+
+def _positive(name: str, value: int | None, default: int) -> int:
+    """Value of an option, or its default; a clear error when it is not positive."""
+    if value is None:
+        return default
+    if value < 1:
+        raise ValueError(f"--{name} (={value}) must be at least 1")
+    return value

@@ -1,0 +1,168 @@
+"""Training with one budget for every model, and what it costs."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every model of a comparison gets, alike.
+
+    Attributes
+    ----------
+    epochs, batch : int
+        Passes over the training data, and samples per optimiser step.
+    rate : float
+        Highest learning rate of the one-cycle schedule of AdamW.
+    decay : float
+        Weight decay of AdamW.
+    seed : int
+        Seed of the initial weights and of the order of the samples.
+    """
+
+    epochs: int
+    batch: int = 16
+    rate: float = 1e-3
+    decay: float = 1e-4
+    seed: int = 0
+
+
+class Scaler:
+    """Standard scaling of a field by one mean and one deviation.
+
+    Parameters
+    ----------
+    field : Tensor
+        Training data to fit it on.
+    """
+
+    def __init__(self, field: Tensor) -> None:
+        self.mean = field.mean()
+        self.deviation = field.std()
+
+    def encode(self, field: Tensor) -> Tensor:
+        """Scale to zero mean and unit deviation."""
+        return (field - self.mean) / self.deviation
+
+    def decode(self, field: Tensor) -> Tensor:
+        """Scale back to physical values."""
+        return field * self.deviation + self.mean
+
+
+class PaddedOperator(nn.Module):
+    """A model that sees its input with zeros added at the far end of each axis.
+
+    It makes a bounded domain part of a periodic one. Unlike the symmetric padding of
+    neuraloperator 2.0.0 it can turn an odd grid into an even one, which the spectral
+    convolution of that release needs to be exact.
+
+    Parameters
+    ----------
+    operator : nn.Module
+        Model from fields to fields on the same grid.
+    padded : int
+        Points per axis that it shall see.
+    """
+
+    def __init__(self, operator: nn.Module, padded: int) -> None:
+        super().__init__()
+        self.operator = operator
+        self.padded = padded
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pad, apply the model, crop."""
+        grid = x.shape[2:]
+        widths = [w for n in reversed(grid) for w in (0, self.padded - n)]
+        y: Tensor = self.operator(functional.pad(x, widths))
+        for axis, points in enumerate(grid, start=2):
+            y = y.narrow(axis, 0, points)
+        return y
+
+
+def relative_l2(prediction: Tensor, truth: Tensor) -> Tensor:
+    """Relative L2 error of each sample: ``|prediction - truth| / |truth|``."""
+    error: Tensor = torch.linalg.vector_norm((prediction - truth).flatten(1), dim=1)
+    size: Tensor = torch.linalg.vector_norm(truth.flatten(1), dim=1)
+    return error / size
+
+
+def train(model: nn.Module, x: Tensor, y: Tensor, budget: Budget, label: str) -> float:
+    """Fit ``model`` to scaled pairs, minimising the relative L2 error.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Trained in place.
+    x, y : Tensor of shape (n, channels, *grid)
+        Scaled inputs and targets.
+    budget : Budget
+        Epochs, batch, optimiser settings, seed.
+    label : str
+        Name shown before the progress bar.
+
+    Returns
+    -------
+    float
+        Seconds per epoch (median).
+    """
+    order = torch.Generator().manual_seed(budget.seed)
+    steps = -(-len(x) // budget.batch)
+    total = budget.epochs * steps
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=budget.rate, weight_decay=budget.decay
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=budget.rate, total_steps=total
+    )
+    model.train()
+    seconds = []
+    with tqdm(total=total, desc=f"{label:<9}", unit="step", mininterval=0.5) as bar:
+        for epoch in range(1, budget.epochs + 1):
+            start, losses = time.perf_counter(), 0.0
+            for batch in torch.randperm(len(x), generator=order).split(budget.batch):
+                optimiser.zero_grad()
+                loss = relative_l2(model(x[batch]), y[batch]).mean()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                losses += loss.item()
+                bar.update()
+            seconds.append(time.perf_counter() - start)
+            mean_loss = f"{losses / steps:.4f}"
+            bar.set_postfix(epoch=epoch, loss=mean_loss, refresh=False)
+    return statistics.median(seconds)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, x: Tensor, batch: int) -> Tensor:
+    """Outputs of a trained model, batch by batch."""
+    model.eval()
+    return torch.cat([model(part) for part in x.split(batch)])
+
+
+def megabytes_kept_for_backward(model: nn.Module, x: Tensor) -> float:
+    """Memory that one forward pass holds until the backward pass, in MB (10^6 bytes).
+
+    Each storage is counted once, however many tensors view it; parameters are not
+    counted, as they exist anyway.
+    """
+    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()  # keeps the storage, so that no address is used twice
+
+    model.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = model(x)
+    del output  # alive until here, and with it everything it kept
+    return sum(kept.values()) / 1e6

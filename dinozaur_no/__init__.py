@@ -1,0 +1,8 @@
+"""Heat diffusion layers for neuraloperator: small, fast, honest about uncertainty."""
+
+from .dense import GradientSpectralConv
+from .diffusion import DiffusionSpectralConv
+
+__version__ = "0.1.0"
+
+__all__ = ["DiffusionSpectralConv", "GradientSpectralConv"]

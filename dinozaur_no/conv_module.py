@@ -1,0 +1,198 @@
+"""What every ``conv_module`` of this package needs: options and checked arguments.
+
+neuraloperator's builders take a ``conv_module`` *class* and call it with arguments of
+their own. Options of ours must therefore travel in the class: it has to be a real one
+(builders use ``issubclass``) and it has to pickle (checkpoints store it).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, TypeVar, cast
+
+from torch import Tensor
+
+C = TypeVar("C", bound="ConfigurableClass")
+
+
+class ConfigurableClass(type):
+    """Metaclass that gives a class `configure`."""
+
+    _base: ConfigurableClass
+    _options: dict[str, Any]
+
+    def configure(cls: C, **options: Any) -> C:
+        """Return a class with these options as its defaults.
+
+        Equal options give the same class, which is a subclass of this one, has a
+        readable name, pickles and copies.
+
+        Parameters
+        ----------
+        **options
+            Keyword arguments of the constructor.
+
+        Examples
+        --------
+        >>> from dinozaur_no import DiffusionSpectralConv
+        >>> DiffusionSpectralConv.configure(gradient_features=False)
+        <class 'dinozaur_no.diffusion.DiffusionSpectralConv(gradient_features=False)'>
+        """
+        known = _keyword_arguments(cls)
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"{cls.__name__}.configure got an unknown option {name!r}; "
+                    f"the options are {', '.join(sorted(known))}"
+                )
+        base = cls.__dict__.get("_base", cls)
+        merged = {**cls.__dict__.get("_options", {}), **options}
+        if not merged:
+            return cls
+        frozen = tuple((name, _frozen(merged[name])) for name in sorted(merged))
+        return cast(C, _configured(base, frozen))
+
+
+@functools.cache
+def _configured(
+    base: ConfigurableClass, options: tuple[tuple[str, Any], ...]
+) -> ConfigurableClass:
+    defaults = dict(options)
+    name = f"{base.__name__}({', '.join(f'{k}={v!r}' for k, v in options)})"
+
+    construct: Any = base.__init__  # type: ignore[misc]
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **{**defaults, **kwargs})
+
+    namespace = {
+        "__init__": __init__,
+        "__doc__": base.__doc__,
+        "__module__": base.__module__,
+        "__qualname__": name,
+        "_base": base,
+        "_options": defaults,
+    }
+    return ConfigurableClass(name, (base,), namespace)
+
+
+def _keyword_arguments(cls: type) -> set[str]:
+    """Names of the options along the chain of constructors."""
+    names: set[str] = set()
+    for parent in cls.__mro__:
+        if "__init__" not in parent.__dict__:
+            continue
+        constructor = inspect.signature(parent.__dict__["__init__"])
+        parameters = list(constructor.parameters.values())[1:]
+        names |= {p.name for p in parameters if p.default is not p.empty}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return names
+
+
+def _frozen(value: Any) -> Any:
+    """The same value in hashable form."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"an option given to configure must be hashable, got {value!r}; "
+            "use numbers, strings, booleans or tuples of them"
+        ) from error
+    return value
+
+
+def _restore(base: ConfigurableClass, options: dict[str, Any]) -> ConfigurableClass:
+    return base.configure(**options)
+
+
+def _reduce(cls: ConfigurableClass) -> Any:
+    if "_options" in cls.__dict__:
+        return _restore, (cls._base, cls._options)
+    return cls.__qualname__
+
+
+copyreg.pickle(ConfigurableClass, _reduce)
+
+
+def positive_int(name: str, value: Any) -> int:
+    """The value as an int of at least 1, or an error that names it."""
+    number = _as_int(name, value)
+    if number < 1:
+        raise ValueError(f"{name} (={value}) must be at least 1")
+    return number
+
+
+def _as_int(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} (={value!r}) must be an integer") from error
+
+
+def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
+    """One positive int per axis; a single one will do for a single axis."""
+    values = tuple(value) if isinstance(value, Iterable) else (value,)
+    if len(values) != order:
+        raise ValueError(f"{name} (={value}) must have {order} entries, one per axis")
+    return tuple(positive_int(name, v) for v in values)
+
+
+def number_per_axis(name: str, value: Any, order: int) -> tuple[float, ...]:
+    """One positive, finite number per axis; a single one stands for all."""
+    values = tuple(value) if isinstance(value, Iterable) else (value,) * order
+    if len(values) != order:
+        raise ValueError(f"{name} (={value}) must be one number or {order}")
+    if not all(isinstance(v, Real) and 0 < float(v) < math.inf for v in values):
+        raise ValueError(f"{name} (={value}) must be positive and finite")
+    return tuple(float(v) for v in values)
+
+
+def check_input(
+    x: Tensor, in_channels: int, n_modes: Sequence[int], complex_data: bool
+) -> None:
+    """Raise an error that says what is wrong with the input of a layer."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"input must be a torch.Tensor, got {type(x).__name__}")
+    if x.ndim != len(n_modes) + 2 or x.shape[1] != in_channels:
+        axes = ", ".join(f"n{j + 1}" for j in range(len(n_modes)))
+        raise ValueError(
+            f"input has shape {tuple(x.shape)}, expected (batch, {in_channels}, "
+            f"{axes}): in_channels (={in_channels}) and one axis per entry of n_modes "
+            f"(={list(n_modes)})"
+        )
+    if any(n == 0 for n in x.shape[2:]):
+        raise ValueError(f"input of shape {tuple(x.shape)} has an axis of length 0")
+    if x.is_complex() and not complex_data:
+        raise TypeError(
+            f"input is complex ({x.dtype}); build the layer with complex_data=True"
+        )
+    if not (x.is_floating_point() or x.is_complex()):
+        raise TypeError(f"input has dtype {x.dtype}; convert it with x.float()")
+
+
+def output_grid(
+    grid: Sequence[int],
+    output_shape: Sequence[int] | None,
+    scaling: Sequence[float] | None,
+) -> tuple[int, ...]:
+    """Points of the output grid: asked for, scaled, or those of the input."""
+    if output_shape is None:
+        if scaling is None:
+            return tuple(grid)
+        output_shape = [round(n * r) for n, r in zip(grid, scaling)]
+    if len(output_shape) != len(grid) or any(n < 1 for n in output_shape):
+        raise ValueError(
+            f"output_shape (={tuple(output_shape)}) must be {len(grid)} positive "
+            f"numbers of points, one per axis of the input grid (={tuple(grid)})"
+        )
+    return tuple(output_shape)

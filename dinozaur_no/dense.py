@@ -1,0 +1,102 @@
+"""`GradientSpectralConv`: upstream's spectral weights plus the gradient features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from neuralop.layers.spectral_convolution import SpectralConv
+from torch import Tensor, nn
+
+from .basis import BasisCache, Method
+from .conv_module import (
+    ConfigurableClass,
+    check_input,
+    number_per_axis,
+    output_grid,
+    positive_int,
+)
+from .gradients import full_precision, linear_weight, mix
+
+
+class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
+    r"""``SpectralConv`` followed by gradient features: FNO_g and TFNO_g of the paper.
+
+    With v the output of upstream's layer (dense, Tucker, CP, TT or separable weights),
+    the result is :math:`W^{mix} [v; G]` with the features G of
+    `DiffusionSpectralConv`.
+
+    Parameters
+    ----------
+    in_channels, out_channels, n_modes
+        As for ``SpectralConv``.
+    extent : float or sequence of float, default 1.0
+        Length of the periodic box, per axis; the unit of the gradients.
+    axis_method : {"auto", "dense", "fft"}, default "auto"
+        How to transform along an axis, as in `DiffusionSpectralConv`.
+    **kwargs
+        All other options of ``SpectralConv``, with its defaults and meaning.
+
+    Attributes
+    ----------
+    gradient_weight : nn.Parameter
+        :math:`W^{grad}`, (out_channels, out_channels).
+    mix_weight : nn.Parameter
+        :math:`W^{mix}`, (out_channels, 2 out_channels).
+
+    Notes
+    -----
+    Another output size is reached by synthesising v there. ``SpectralConv`` instead
+    pads or crops its spectrum, in 2.0.0 at the wrong end of all axes but the last.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        n_modes: int | Sequence[int],
+        *,
+        extent: float | Sequence[float] = 1.0,
+        axis_method: Method = "auto",
+        **kwargs: Any,
+    ) -> None:
+        positive_int("in_channels", in_channels)
+        positive_int("out_channels", out_channels)
+        super().__init__(in_channels, out_channels, n_modes, **kwargs)
+        self.extent = number_per_axis("extent", extent, self.order)
+        self._bases = BasisCache(axis_method)
+        self.gradient_weight = nn.Parameter(linear_weight(out_channels, out_channels))
+        self.mix_weight = nn.Parameter(linear_weight(out_channels, 2 * out_channels))
+
+    def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
+        """Apply the layer to a field (b, in_channels, *grid)."""
+        check_input(x, self.in_channels, self.n_modes, self.complex_data)
+        grid = x.shape[2:]
+        n_out = output_grid(grid, output_shape, self.resolution_scaling_factor)
+        v = super().forward(x, output_shape=tuple(grid))
+        if not self.complex_data:
+            return self._mix(v, n_out)
+        parts = self._mix(torch.cat([v.real, v.imag]), n_out)
+        return torch.complex(*parts.chunk(2))
+
+    def _mix(self, v: Tensor, n_out: tuple[int, ...]) -> Tensor:
+        dtype = torch.promote_types(v.dtype, self.mix_weight.dtype)
+        with full_precision(v.device.type):
+            v = v.to(dtype)
+            basis = self._bases.get(
+                self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
+            )
+            weights = (self.gradient_weight.to(dtype), self.mix_weight.to(dtype))
+            return mix(basis.analyse(v), *weights, None, basis)
+
+    def _frequency_modes(self) -> list[int]:
+        """Modes per axis that hold all of v.
+
+        ``SpectralConv`` stores its last axis halved, and 2.0.0 shifts the spectrum by
+        one on odd grids, so one more frequency than asked for is kept.
+        """
+        top = [m // 2 for m in self.n_modes]
+        if not self.complex_data:
+            top[-1] = self.n_modes[-1] - 1
+        return [2 * (k + 1) for k in top]
