@@ -43,16 +43,20 @@ clean: ## remove the environment, caches and build products (keeps the Darcy cac
 	    .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The whole output of pip is kept in install.log; only the large packages are shown.
+# The whole output of pip is kept in install.log; on the screen are the names only.
+NAMES := awk '/^Collecting / { sub(/[^A-Za-z0-9_.-].*/, "", $$2); \
+    column += length($$2) + 1; if (column > 78) { printf "\n "; column = 0 } \
+    printf " %s", $$2; fflush() } \
+    /^Installing collected/ { printf "\ninstalling all of it ...\n"; fflush() } \
+    /^ERROR/ { printf "\n%s\n", $$0 }'
+
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	    echo "Python 3.10 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "Installing into $(VENV) (the first time this fetches PyTorch: minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (minutes, when PyTorch has to be fetched):"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-	    -c constraints.txt -e '.[dev]' 2>&1 | tee $(VENV)/install.log \
-	    | { grep --line-buffered -E '[0-9] MB\)|^Processing .*whl|^Installing|^ERROR' \
-	        || true; } | cut -c 1-88 \
+	    -c constraints.txt -e '.[dev]' 2>&1 | tee $(VENV)/install.log | $(NAMES) \
 	    || { tail -n 20 $(VENV)/install.log >&2; \
 	         echo "Installation failed; all of it is in $(VENV)/install.log" >&2; exit 1; }
 	@touch $@

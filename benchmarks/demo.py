@@ -50,9 +50,9 @@ COLUMNS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks demo``."""
-    parser.add_argument("--train", type=int, help="training fields (384)")
+    parser.add_argument("--train", type=int, help="training fields (256)")
     parser.add_argument("--epochs", type=int, help="passes over them (40)")
-    parser.add_argument("--stride", type=int, help="every n-th node of 241^2 (6)")
+    parser.add_argument("--stride", type=int, help="every n-th node of 241^2 (8)")
     parser.add_argument(
         "--out", type=Path, help="directory for demo.csv and demo.png, instead of ours"
     )
@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> None:
             "--update-readme shows the committed results: leave out --quick and --out"
         )
     quick = args.quick
-    n_train = _positive("train", args.train, 8 if quick else 384)
+    n_train = _positive("train", args.train, 8 if quick else 256)
     epochs = _positive("epochs", args.epochs, 2 if quick else 40)
-    stride = _positive("stride", args.stride, 1 if quick else 6)
+    stride = _positive("stride", args.stride, 1 if quick else 8)
     n_test, size, width = (2, 17, 8) if quick else (64, 241, 32)
 
     data = {"size": size, "stride": stride, "cache_dir": args.cache}

@@ -89,6 +89,25 @@ class RealFFT:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """``y[i] = factor[i] * x[partner[i]]`` for an antisymmetric pairing."""
+
+    partner: Tensor
+    factor: Tensor
+
+    @property
+    def T(self) -> Exchange:
+        """The adjoint, which is the negative."""
+        return Exchange(self.partner, -self.factor)
+
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
+        """Exchange along a dimension."""
+        after = x.ndim - 1 - dim % x.ndim
+        factor = self.factor.view(-1, *(1 for _ in range(after)))
+        return x.index_select(dim, self.partner) * factor
+
+
+@dataclass(frozen=True)
 class Chain:
     """Several maps along the same axis, the first one applied first."""
 

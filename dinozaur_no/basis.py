@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .axis_maps import AxisMap, Chain, Dense, RealFFT, apply_maps
+from .axis_maps import AxisMap, Chain, Dense, Exchange, RealFFT, apply_maps
 
 Method = Literal["auto", "dense", "fft"]
 Array = np.ndarray[Any, Any]
@@ -114,9 +114,10 @@ class ProductGrid:
     """
 
     sizes: tuple[int, ...]
-    #: Synthesis on this grid; neighbouring axes with few modes share one table.
-    synthesis: tuple[AxisMap, ...]
-    #: The shapes of coefficients and fields as ``synthesis`` sees them.
+    #: Synthesis of each partial derivative, as one map per axis; neighbouring axes with
+    #: few modes share one table.
+    gradient: tuple[tuple[AxisMap, ...], ...]
+    #: The shapes of coefficients and fields as these maps see them.
     merged_modes: tuple[int, ...]
     merged_sizes: tuple[int, ...]
     #: From this grid to the output grid, per axis; None where they are the same.
@@ -164,10 +165,6 @@ class RealBasis:
             self.eigenvalues = self.eigenvalues[..., None] + square
         #: Coefficients of the field that is 1 everywhere.
         self.constant = self._tensor(_one_hot(self.modes))
-        self._derivatives = [
-            (self._tensor(partner, torch.long), self._tensor(factor))
-            for partner, factor in (axis.derivative() for axis in self.axes)
-        ]
         self._product: ProductGrid | None = None
 
     def analyse(self, x: Tensor) -> Tensor:
@@ -180,13 +177,6 @@ class RealBasis:
         """Coefficients (..., *modes) to the field (..., *n_out)."""
         return apply_maps(self.synthesis, c)
 
-    def differentiate(self, c: Tensor, axis: int) -> Tensor:
-        """Coefficients of the derivative along an axis."""
-        partner, factor = self._derivatives[axis]
-        dim = axis - len(self.axes)
-        factor = factor.view(-1, *(1 for _ in self.axes[axis + 1 :]))
-        return c.index_select(dim, partner) * factor
-
     @property
     def product(self) -> ProductGrid:
         """Where products of two fields are formed; made when first asked for."""
@@ -196,55 +186,68 @@ class RealBasis:
 
     def _product_grid(self) -> ProductGrid:
         sizes: list[int] = []
-        maps: list[AxisMap] = []
         interpolation: list[AxisMap | None] = []
         for axis, n in zip(self.axes, self.n_out):
             square = axis.squared()
-            m = square.size if self._use_dense(square, n) else _fast_size(square.size)
-            if m > _WORTH_INTERPOLATING * n:
-                sizes.append(n)
-                interpolation.append(None)
-            else:
-                sizes.append(m)
-                interpolation.append(self._interpolation(square, m, n))
-            maps.append(self._synthesis(axis, sizes[-1]))
-        modes, merged = list(self.modes), list(sizes)
-        while len(maps) > 2 and modes[-1] * modes[-2] <= _MERGED_MODES:
-            last, previous = maps[-1], maps[-2]
-            if not (isinstance(last, Dense) and isinstance(previous, Dense)):
+            m = square.size if self._use_dense(square) else _fast_size(square.size)
+            worth_it = m <= _WORTH_INTERPOLATING * n
+            sizes.append(m if worth_it else n)
+            interpolation.append(
+                self._interpolation(square, m, n) if worth_it else None
+            )
+        values = [self._synthesis(a, n) for a, n in zip(self.axes, sizes)]
+        slopes = [self._derivative(a, n) for a, n in zip(self.axes, sizes)]
+        gradient = [[*values] for _ in self.axes]
+        for j, maps in enumerate(gradient):
+            maps[j] = slopes[j]
+        modes, merged_sizes = list(self.modes), list(sizes)
+        while len(modes) > 2 and modes[-2] * modes[-1] <= _MERGED_MODES:
+            if not all(isinstance(m, Dense) for m in values[-2:]):
                 break
-            maps[-2:] = [Dense(torch.kron(previous.table, last.table))]
+            for maps in [values, *gradient]:
+                maps[-2:] = [_merged(maps[-2], maps[-1])]
             modes[-2:] = [modes[-2] * modes[-1]]
-            merged[-2:] = [merged[-2] * merged[-1]]
+            merged_sizes[-2:] = [merged_sizes[-2] * merged_sizes[-1]]
         return ProductGrid(
             sizes=tuple(sizes),
-            synthesis=tuple(maps),
+            gradient=tuple(tuple(maps) for maps in gradient),
             merged_modes=tuple(modes),
-            merged_sizes=tuple(merged),
+            merged_sizes=tuple(merged_sizes),
             interpolation=tuple(interpolation),
         )
 
-    def _use_dense(self, axis: AxisBasis, n: int) -> bool:
+    def _use_dense(self, axis: AxisBasis) -> bool:
         if self._method != "auto":
             return self._method == "dense"
         return axis.size <= _DENSE_MODES
 
     def _analysis(self, axis: AxisBasis, n: int) -> AxisMap:
         weights = axis.weights(n)
-        if self._use_dense(axis, n):
+        if self._use_dense(axis):
             return Dense(self._tensor((axis.values(n) * weights).T))
         return RealFFT(
             n, axis.cosines, axis.sines, self._tensor(weights), analysis=True
         )
 
     def _synthesis(self, axis: AxisBasis, n: int) -> AxisMap:
-        if self._use_dense(axis, n):
+        if self._use_dense(axis):
             return Dense(self._tensor(axis.values(n)))
         ones = self._tensor(np.ones(axis.size))
         return RealFFT(n, axis.cosines, axis.sines, ones)
 
+    def _derivative(self, axis: AxisBasis, n: int) -> AxisMap:
+        partner, factor = axis.derivative()
+        if self._use_dense(axis):
+            # Column partner[i] of the table gets column i of the values.
+            table = np.zeros((n, axis.size))
+            moving = factor != 0.0
+            table[:, partner[moving]] = (axis.values(n) * factor)[:, moving]
+            return Dense(self._tensor(table))
+        exchange = Exchange(self._tensor(partner, torch.long), self._tensor(factor))
+        return Chain((exchange, self._synthesis(axis, n)))
+
     def _interpolation(self, axis: AxisBasis, m: int, n: int) -> AxisMap:
-        if self._use_dense(axis, n):
+        if self._use_dense(axis):
             table = axis.values(n) @ (axis.values(m) * axis.weights(m)).T
             return Dense(self._tensor(table))
         return Chain((self._analysis(axis, m), self._synthesis(axis, n)))
@@ -302,6 +305,13 @@ class BasisCache:
         while len(self._bases) > self.capacity:
             self._bases.popitem(last=False)
         return basis
+
+
+def _merged(first: AxisMap, second: AxisMap) -> AxisMap:
+    """Two tables of neighbouring axes as one."""
+    if isinstance(first, Dense) and isinstance(second, Dense):
+        return Dense(torch.kron(first.table, second.table))
+    raise TypeError("only dense tables can be merged")
 
 
 def _one_hot(shape: Sequence[int]) -> Array:

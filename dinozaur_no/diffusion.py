@@ -139,7 +139,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         super().__init__(device=device, dtype=dtype)
         self.in_channels = positive_int("in_channels", in_channels)
         self.out_channels = positive_int("out_channels", out_channels)
-        self.order = 1 if isinstance(n_modes, int) else len(n_modes)
+        self.order = len(n_modes) if isinstance(n_modes, Sequence) else 1
         self._limit = (
             None
             if max_n_modes is None

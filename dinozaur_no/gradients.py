@@ -36,7 +36,7 @@ from .basis import RealBasis
 # Bytes in flight on a CPU (fits its caches; measured) and on other devices, which have
 # no such limit but should not be filled by temporaries.
 _CPU_FIELD_BYTES = 16 << 20
-_CPU_BLOCK_BYTES = 2 << 20
+_CPU_BLOCK_BYTES = 4 << 20
 _OTHER_BYTES = 256 << 20
 
 
@@ -91,9 +91,9 @@ def mix(
 
 
 def _mix_channels(weight: Tensor, x: Tensor) -> Tensor:
-    return torch.matmul(weight, x.flatten(2)).view(
-        x.shape[0], weight.shape[0], *x.shape[2:]
-    )
+    weights = weight.expand(x.shape[0], -1, -1)
+    mixed = torch.bmm(weights, x.flatten(2))
+    return mixed.view(*mixed.shape[:2], *x.shape[2:])
 
 
 def gradient_mix(
@@ -117,7 +117,8 @@ def gradient_mix(
     Tensor
         The field (b, o, *n_out).
     """
-    if torch.compiler.is_compiling() or v.shape[0] == 0:
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+    if traced or v.shape[0] == 0:
         return naive_gradient_mix(v, u, p, weight, basis)
     y: Tensor = _GradientMix.apply(v, u, p, weight, basis)
     return y
@@ -128,28 +129,28 @@ def naive_gradient_mix(
 ) -> Tensor:
     """`gradient_mix` as it is defined: keeps all fields, asks nothing of autograd."""
     fields = _gradients(torch.stack([v, u]), basis)
-    inner = (fields[:, 0] * fields[:, 1]).sum(0)
+    inner = torch.stack([dv * du for dv, du in fields]).sum(0)
     inner = apply_maps(basis.product.interpolation, inner)
     return basis.synthesise(p) + _mix_channels(weight, inner.tanh())
 
 
-def _gradients(c: Tensor, basis: RealBasis) -> Tensor:
-    """Coefficients (..., *modes) to gradients (d, ..., *product grid)."""
-    d, grid = len(basis.axes), basis.product
-    lead = c.shape[:-d]
-    c = torch.stack([basis.differentiate(c, j) for j in range(d)])
-    fields = apply_maps(grid.synthesis, c.reshape(d, *lead, *grid.merged_modes))
-    return fields.reshape(d, *lead, *grid.sizes)
+def _gradients(c: Tensor, basis: RealBasis) -> list[Tensor]:
+    """Coefficients (..., *modes) to d partial derivatives (..., *product grid)."""
+    grid = basis.product
+    lead = c.shape[: -len(basis.axes)]
+    c = c.reshape(*lead, *grid.merged_modes)
+    return [apply_maps(maps, c).reshape(*lead, *grid.sizes) for maps in grid.gradient]
 
 
-def _gradients_adjoint(fields: Tensor, basis: RealBasis) -> Tensor:
+def _gradients_adjoint(fields: list[Tensor], basis: RealBasis) -> Tensor:
     """The adjoint of `_gradients`."""
-    d, grid = len(basis.axes), basis.product
-    lead = fields.shape[1:-d]
-    c = apply_adjoints(grid.synthesis, fields.reshape(d, *lead, *grid.merged_sizes))
-    c = c.reshape(d, *lead, *basis.modes)
-    parts = [basis.differentiate(c[j], j) for j in range(d)]
-    return -torch.stack(parts).sum(0)  # differentiating coefficients is antisymmetric
+    grid = basis.product
+    lead = fields[0].shape[: -len(basis.axes)]
+    parts = [
+        apply_adjoints(maps, field.reshape(*lead, *grid.merged_sizes))
+        for maps, field in zip(grid.gradient, fields)
+    ]
+    return torch.stack(parts).sum(0).reshape(*lead, *basis.modes)
 
 
 class _GradientMix(torch.autograd.Function):
@@ -222,17 +223,17 @@ def _backward_by_channels(
     of channels goes all the way forth and back before the next one.
     """
     dv, du = torch.empty_like(v), torch.empty_like(u)
-    dweight = torch.zeros_like(weight)
     grad = grad.contiguous()
-    flat_grad = grad.flatten(2)
+    # Holds what flows back to the features, then, block by block, the features.
+    buffer = _mix_channels(weight.T, grad)
     for items, channels, fields in _gradient_blocks(v, u, basis):
         features = _inner_product(fields).tanh_()
-        flat, g = features.flatten(2), flat_grad[items]
-        dweight[:, channels] += torch.bmm(g, flat.mT).sum(0)
-        d_inner = _tanh_adjoint(torch.matmul(weight[:, channels].T, g), flat)
+        d_inner = _tanh_adjoint(buffer[items, channels], features)
         dv[items, channels], du[items, channels] = _inner_product_adjoint(
-            d_inner.view_as(features), fields, basis
+            d_inner, fields, basis
         )
+        buffer[items, channels] = features
+    dweight = torch.bmm(grad.flatten(2), buffer.flatten(2).mT).sum(0)
     return dv, du, apply_adjoints(basis.synthesis, grad), dweight
 
 
@@ -261,7 +262,7 @@ def _backward_by_columns(
         g = grad[items, ..., columns].contiguous()
         flat, flat_grad = features.flatten(2), g.flatten(2)
         dweight += torch.bmm(flat_grad, flat.mT).sum(0)
-        d = _tanh_adjoint(torch.matmul(weight.T, flat_grad), flat).view_as(features)
+        d = _tanh_adjoint(_mix_channels(weight.T, g), features)
         d_inner[items, ..., columns] = d if to_first is None else to_first.T(d, 2)
         dp[items, ..., columns] = first.T(g, 2)
     d_inner = apply_adjoints(to_others, d_inner.view(shape))
@@ -275,26 +276,28 @@ def _backward_by_columns(
 
 def _gradient_blocks(
     v: Tensor, u: Tensor, basis: RealBasis
-) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Gradients of v and u, (d, 2, items, channels, *product grid), block by block."""
+) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+    """Derivatives of v and u, (2, items, channels, *product grid), block by block."""
     per_channel = 2 * len(basis.axes) * math.prod(basis.product.sizes)
     for items, channels in _blocks(v, v.shape[1], per_channel, _CPU_FIELD_BYTES):
         pair = torch.stack([v[items, channels], u[items, channels]])
         yield items, channels, _gradients(pair, basis)
 
 
-def _inner_product(fields: Tensor, out: Tensor | None = None) -> Tensor:
-    inner = torch.mul(fields[0, 0], fields[0, 1], out=out)
-    for pair in fields[1:]:
-        inner.addcmul_(pair[0], pair[1])
+def _inner_product(fields: list[Tensor], out: Tensor | None = None) -> Tensor:
+    inner = torch.mul(fields[0][0], fields[0][1], out=out)
+    for dv, du in fields[1:]:
+        inner.addcmul_(dv, du)
     return inner
 
 
-def _inner_product_adjoint(d_inner: Tensor, fields: Tensor, basis: RealBasis) -> Tensor:
-    d_fields = torch.empty_like(fields)
-    torch.mul(fields[:, 1], d_inner, out=d_fields[:, 0])
-    torch.mul(fields[:, 0], d_inner, out=d_fields[:, 1])
-    return _gradients_adjoint(d_fields, basis)
+def _inner_product_adjoint(
+    d_inner: Tensor, fields: list[Tensor], basis: RealBasis
+) -> tuple[Tensor, Tensor]:
+    """Gradients of v and u; uses up the fields."""
+    # The gradient of v is paired with that of u: what comes back is swapped.
+    du, dv = _gradients_adjoint([field.mul_(d_inner) for field in fields], basis)
+    return dv, du
 
 
 def _features(inner: Tensor, interpolation: AxisMap | None) -> Tensor:
@@ -304,8 +307,7 @@ def _features(inner: Tensor, interpolation: AxisMap | None) -> Tensor:
 
 
 def _tanh_adjoint(grad: Tensor, value: Tensor) -> Tensor:
-    """``grad * (1 - value**2)``, in place."""
-    return grad.addcmul_(grad * value, value, value=-1)
+    return torch.addcmul(grad, grad * value, value, value=-1)
 
 
 def _rows(x: Tensor) -> Tensor:

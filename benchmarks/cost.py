@@ -1,0 +1,225 @@
+"""What the layers cost: time and memory against upstream's, and how they grow.
+
+Layers are compared at the sizes of the paper's benchmarks, one at a time and as whole
+models. Candidates are timed in turn in one run; ratios are to upstream's dense layer.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from neuralop.layers.spectral_convolution import SpectralConv
+from neuralop.models import FNO
+from neuralop.utils import count_model_params
+from torch import Tensor, nn
+
+from benchmarks import cost_growth, environment, tables
+from benchmarks.cost_plots import plot_cost
+from benchmarks.measure import Step, interleaved, peak_megabytes
+from benchmarks.training import megabytes_kept_for_backward
+from dinozaur_no import DiffusionSpectralConv
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PICTURES = ROOT / "docs" / "_static"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A size to measure at."""
+
+    batch: int
+    channels: int
+    grid: tuple[int, ...]
+    modes: tuple[int, ...]
+
+
+CASES = {
+    "darcy": Case(4, 32, (271, 271), (12, 12)),
+    "navier_stokes": Case(2, 64, (64, 64, 15), (16, 16, 4)),
+    "car": Case(1, 64, (72, 72, 72), (24, 24, 24)),
+    "synthetic": Case(1, 32, (64, 64, 64), (32, 32, 32)),
+}
+QUICK = {"quick": Case(1, 4, (12, 10), (4, 4))}
+
+REFERENCE = "dense"
+LAYERS: dict[str, Callable[[Case], nn.Module]] = {
+    "dense": lambda c: SpectralConv(c.channels, c.channels, c.modes),
+    "tucker_0.4": lambda c: SpectralConv(
+        c.channels,
+        c.channels,
+        c.modes,
+        factorization="Tucker",
+        rank=0.4,
+        implementation="factorized",
+    ),
+    "separable": lambda c: SpectralConv(
+        c.channels, c.channels, c.modes, separable=True
+    ),
+    "dinozaur_no-g": lambda c: DiffusionSpectralConv(
+        c.channels, c.channels, c.modes, gradient_features=False
+    ),
+    "dinozaur": lambda c: DiffusionSpectralConv(c.channels, c.channels, c.modes),
+    "1x1": lambda c: PointwiseConv(c.channels),
+}
+MODELS: dict[str, dict[str, object]] = {
+    "dense": {},
+    "tucker_0.4": {"factorization": "Tucker", "rank": 0.4},
+    "dinozaur_no-g": {
+        "conv_module": DiffusionSpectralConv.configure(gradient_features=False)
+    },
+    "dinozaur": {"conv_module": DiffusionSpectralConv},
+}
+COLUMNS = {
+    "case": "Case",
+    "layer": "Layer",
+    "forward_ms": "Forward ms",
+    "forward_backward_ms": "Forward + backward ms",
+    "ratio_forward": "Ratio, forward",
+    "ratio_forward_backward": "Ratio, forward + backward",
+    "saved_mb": "Saved MB",
+    "ratio_saved": "Ratio, saved",
+    "peak_mb": "Peak MB",
+    "parameters": "Parameters",
+}
+
+
+class PointwiseConv(nn.Module):
+    """A 1x1 convolution: the floor, what any layer that mixes channels costs."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix the channels of a field."""
+        y: Tensor = self.conv(x.flatten(2))
+        return y.view(x.shape)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks cost``."""
+    parser.add_argument(
+        "--what",
+        nargs="+",
+        choices=["layers", "models", "growth", "axes"],
+        default=["layers", "models", "growth", "axes"],
+        help="parts to run (all)",
+    )
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--rounds", type=int, default=9, help="timed rounds (9)")
+    parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
+    parser.add_argument("--out", type=Path, help="directory for all files")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure, print the tables, write CSV files and pictures."""
+    if args.rounds < 1:
+        raise ValueError(f"--rounds (={args.rounds}) must be at least 1")
+    if args.quick and args.out is None:
+        raise ValueError("--quick has no place among the results: give --out DIR")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    results, pictures = args.out or RESULTS, args.out or PICTURES
+    cases = QUICK if args.quick else {name: CASES[name] for name in args.cases}
+    for what, measure in (("layers", measure_layer), ("models", measure_model)):
+        if what not in args.what:
+            continue
+        path = results / ("cost.csv" if what == "layers" else "cost_models.csv")
+        rows: list[dict[str, str]] = []
+        for name, case in cases.items():
+            rows += measure(name, case, args.rounds)
+            tables.write_csv(path, rows)  # finished cases survive an interruption
+        print(f"\n{tables.markdown_table(rows, COLUMNS)}\n\nwritten: {path}")
+        plot_cost(pictures / f"{path.stem}.png", rows, what)
+    if "growth" in args.what:
+        cost_growth.measure_growth(results, pictures, args.rounds, args.quick)
+    if "axes" in args.what:
+        cost_growth.measure_axes(results, args.rounds, args.quick)
+
+
+def measure_layer(name: str, case: Case, rounds: int) -> list[dict[str, str]]:
+    """One layer of each kind: forward, forward + backward, memory."""
+    torch.manual_seed(0)
+    layers = {kind: build(case) for kind, build in LAYERS.items()}
+    x = torch.randn(case.batch, case.channels, *case.grid, requires_grad=True)
+    grad = torch.randn_like(x)
+
+    def step_of(layer: nn.Module) -> Step:
+        def step() -> Callable[[], None]:
+            clear_gradients(layer, x)
+            y = layer(x)
+            return lambda: y.backward(grad)
+
+        return step
+
+    return measure_all(name, layers, step_of, x, rounds)
+
+
+def measure_model(name: str, case: Case, rounds: int) -> list[dict[str, str]]:
+    """Whole models of four blocks: a training step with optimiser."""
+    torch.manual_seed(0)
+    models = {
+        kind: FNO(case.modes, 1, 1, case.channels, n_layers=4, **options)
+        for kind, options in MODELS.items()
+    }
+    x = torch.randn(case.batch, 1, *case.grid)
+
+    def step_of(model: nn.Module) -> Step:
+        optimiser = torch.optim.AdamW(model.parameters())
+
+        def step() -> Callable[[], None]:
+            optimiser.zero_grad()
+            loss = model(x).square().mean()
+
+            def finish() -> None:
+                loss.backward()
+                optimiser.step()
+
+            return finish
+
+        return step
+
+    return measure_all(name, models, step_of, x, min(rounds, 3))
+
+
+def measure_all(
+    name: str,
+    modules: Mapping[str, nn.Module],
+    step_of: Callable[[nn.Module], Step],
+    x: Tensor,
+    rounds: int,
+) -> list[dict[str, str]]:
+    """Result rows for all candidates of one case."""
+    steps = {kind: step_of(module) for kind, module in modules.items()}
+    times = interleaved(steps, rounds, name)
+    saved = {k: megabytes_kept_for_backward(m, x) for k, m in modules.items()}
+    rows = []
+    for kind, module in modules.items():
+        mine, reference = times[kind], times[REFERENCE]
+        row = {
+            "case": name,
+            "layer": kind,
+            "forward_ms": f"{1e3 * mine.median('forward'):.1f}",
+            "forward_backward_ms": f"{1e3 * mine.median('total'):.1f}",
+            "ratio_forward": f"{mine.ratio(reference, 'forward'):.3f}",
+            "ratio_forward_backward": f"{mine.ratio(reference, 'total'):.3f}",
+            "saved_mb": f"{saved[kind]:.2f}",
+            "ratio_saved": f"{saved[kind] / saved[REFERENCE]:.4f}",
+            "peak_mb": f"{peak_megabytes(steps[kind]):.1f}",
+            "parameters": str(count_model_params(module)),
+            "rounds": str(rounds),
+        }
+        rows.append({**row, **environment.describe()})
+    return rows
+
+
+def clear_gradients(module: nn.Module, x: Tensor) -> None:
+    """Forget all gradients, so that every round allocates them anew."""
+    x.grad = None
+    module.zero_grad()
