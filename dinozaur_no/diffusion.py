@@ -23,6 +23,34 @@ from .conv_module import (
 from .gradients import full_precision, linear_weight, mix
 
 
+def diffuse(c: Tensor, time: Tensor, eigenvalues: Tensor) -> Tensor:
+    """Heat diffusion of coefficients: ``exp(-eigenvalues * time) * c``."""
+    if torch.compiler.is_compiling():
+        return c * torch.exp(-eigenvalues * time)
+    v: Tensor = _Diffusion.apply(c, time, eigenvalues)
+    return v
+
+
+class _Diffusion(torch.autograd.Function):
+    """`diffuse`, keeping only its result for the backward pass."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(c: Tensor, time: Tensor, eigenvalues: Tensor) -> Tensor:
+        return torch.exp(-eigenvalues * time) * c
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output, *inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        v, time, eigenvalues = ctx.saved_tensors
+        dtime = -(grads[0] * v * eigenvalues).sum_to_size(time.shape)
+        return torch.exp(-eigenvalues * time) * grads[0], dtime, None
+
+
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     r"""Diffusion layer for neural operators, a drop-in for ``SpectralConv``.
 
@@ -263,7 +291,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
             time = time.to(dtype).view(*time.shape, *(1 for _ in n_out))
-            v = basis.analyse(x) * torch.exp(-basis.eigenvalues * time)
+            v = diffuse(basis.analyse(x), time, basis.eigenvalues)
             weights = (self.gradient_weight, self.mix_weight, self.bias)
             w_grad, w_mix, b = (w if w is None else w.to(dtype) for w in weights)
             y = mix(v, w_grad, w_mix, b, basis)

@@ -13,7 +13,7 @@ and most of its time. Four observations remove most of that:
    few coefficients.
 2. The inner product is band-limited too. It is formed on the smallest grid that
    determines it (`basis.ProductGrid`) and interpolated exactly.
-3. Only coefficients are kept for the backward pass; everything on a grid is recomputed.
+3. Only the coefficients of v are kept for the backward pass; all else is recomputed.
 4. Everything on a grid is done in blocks that stay in the processor's cache.
 
 `naive_gradient_mix` says the same in five lines. It is the definition, it is what
@@ -86,8 +86,7 @@ def mix(
         p = p + bias.view(-1, *(1 for _ in basis.axes)) * basis.constant
     if gradient_weight is None or mix_weight is None:
         return basis.synthesise(p)
-    u = _mix_channels(gradient_weight, v)
-    return gradient_mix(v, u, p, mix_weight[:, c:], basis)
+    return gradient_mix(v, p, gradient_weight, mix_weight[:, c:], basis)
 
 
 def _mix_channels(weight: Tensor, x: Tensor) -> Tensor:
@@ -97,16 +96,18 @@ def _mix_channels(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def gradient_mix(
-    v: Tensor, u: Tensor, p: Tensor, weight: Tensor, basis: RealBasis
+    v: Tensor, p: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
 ) -> Tensor:
-    r"""Return :math:`p + W \tanh\langle\nabla v, \nabla u\rangle` on the output grid.
+    r"""Return :math:`p + W \tanh\langle\nabla v, W^{grad} \nabla v\rangle`.
 
     Parameters
     ----------
-    v, u : Tensor
-        Coefficients of the fields, (b, c, *modes).
+    v : Tensor
+        Coefficients of the field, (b, c, *modes).
     p : Tensor
         Coefficients of what is added, (b, o, *modes).
+    gradient_weight : Tensor
+        :math:`W^{grad}`, (c, c).
     weight : Tensor
         W, (o, c).
     basis : RealBasis
@@ -115,21 +116,22 @@ def gradient_mix(
     Returns
     -------
     Tensor
-        The field (b, o, *n_out).
+        The field on the output grid, (b, o, *n_out).
     """
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
-    if traced or v.shape[0] == 0:
-        return naive_gradient_mix(v, u, p, weight, basis)
-    y: Tensor = _GradientMix.apply(v, u, p, weight, basis)
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    if torch.compiler.is_compiling() or tracing or v.shape[0] == 0:
+        return naive_gradient_mix(v, p, gradient_weight, weight, basis)
+    y: Tensor = _GradientMix.apply(v, p, gradient_weight, weight, basis)
     return y
 
 
 def naive_gradient_mix(
-    v: Tensor, u: Tensor, p: Tensor, weight: Tensor, basis: RealBasis
+    v: Tensor, p: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
 ) -> Tensor:
     """`gradient_mix` as it is defined: keeps all fields, asks nothing of autograd."""
-    fields = _gradients(torch.stack([v, u]), basis)
-    inner = torch.stack([dv * du for dv, du in fields]).sum(0)
+    u = _mix_channels(gradient_weight, v)
+    gradients = _gradients(torch.stack([v, u]), basis)
+    inner = torch.stack([dv * du for dv, du in gradients]).sum(0)
     inner = apply_maps(basis.product.interpolation, inner)
     return basis.synthesise(p) + _mix_channels(weight, inner.tanh())
 
@@ -154,17 +156,15 @@ def _gradients_adjoint(fields: list[Tensor], basis: RealBasis) -> Tensor:
 
 
 class _GradientMix(torch.autograd.Function):
-    """`gradient_mix` in blocks, keeping nothing but coefficients."""
+    """`gradient_mix` in blocks, keeping nothing but the coefficients of v."""
 
     @staticmethod
     def forward(
-        v: Tensor, u: Tensor, p: Tensor, weight: Tensor, basis: RealBasis
+        v: Tensor, p: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
     ) -> Tensor:
+        u = _mix_channels(gradient_weight, v)
         to_first, *to_others = basis.product.interpolation
-        inner = v.new_empty(*v.shape[:2], *basis.product.sizes)
-        for items, channels, fields in _gradient_blocks(v, u, basis):
-            _inner_product(fields, out=inner[items, channels])
-        inner = _rows(apply_maps(to_others, inner))
+        inner = _rows(apply_maps(to_others, _inner_products(v, u, basis)))
         p = _rows(apply_maps(basis.synthesis[1:], p))
         y = p.new_empty(*p.shape[:2], basis.n_out[0], p.shape[3])
         for items, columns in _column_blocks(y):
@@ -177,47 +177,51 @@ class _GradientMix(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        v, u, _, weight, ctx.basis = inputs
-        ctx.save_for_backward(v, u, weight)
+        v, _, gradient_weight, weight, ctx.basis = inputs
+        ctx.save_for_backward(v, gradient_weight, weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        v, u, weight = ctx.saved_tensors
+        v, gradient_weight, weight = ctx.saved_tensors
         basis: RealBasis = ctx.basis
         (grad,) = grads
         with full_precision(grad.device.type):
             if torch.is_grad_enabled():  # somebody will differentiate this again
-
-                def mix(v: Tensor, u: Tensor, p: Tensor, weight: Tensor) -> Tensor:
-                    return naive_gradient_mix(v, u, p, weight, basis)
-
                 p = grad.new_zeros(*grad.shape[:2], *basis.modes)
-                return *torch.func.vjp(mix, v, u, p, weight)[1](grad), None
-            if all(m is None for m in basis.product.interpolation):
-                return *_backward_by_channels(v, u, weight, grad, basis), None
-            return *_backward_by_columns(v, u, weight, grad, basis), None
+
+                def naive(v: Tensor, p: Tensor, w: Tensor, weight: Tensor) -> Tensor:
+                    return naive_gradient_mix(v, p, w, weight, basis)
+
+                inputs = (v, p, gradient_weight, weight)
+                return *torch.func.vjp(naive, *inputs)[1](grad), None
+            u = _mix_channels(gradient_weight, v)
+            interpolated = any(m is not None for m in basis.product.interpolation)
+            backward = _backward_by_columns if interpolated else _backward_by_channels
+            dv, du, dp, dweight = backward(v, u, weight, grad, basis)
+            d_gradient_weight = torch.bmm(du.flatten(2), v.flatten(2).mT).sum(0)
+            dv += _mix_channels(gradient_weight.T, du)
+        return dv, dp, d_gradient_weight, dweight, None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[Tensor, int]:
-        *tensors, basis = args
-        if in_dims[3] is not None:  # as many weights as items: nothing to share
+        v, p, gradient_weight, weight, basis = args
+        if in_dims[2] is not None or in_dims[3] is not None:  # nothing to share
             return torch.vmap(naive_gradient_mix, in_dims)(*args), 0
         n = info.batch_size
-        v, u, p = (
-            x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0)
-            for x, dim in zip(tensors[:3], in_dims)
+        v, p = (
+            (x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+            for x, dim in zip((v, p), in_dims)
         )
-        v, u, p = (x.flatten(0, 1) for x in (v, u, p))
-        y = gradient_mix(v, u, p, tensors[3], basis)
+        y = gradient_mix(v, p, gradient_weight, weight, basis)
         return y.unflatten(0, (n, -1)), 0
 
 
 def _backward_by_channels(
     v: Tensor, u: Tensor, weight: Tensor, grad: Tensor, basis: RealBasis
 ) -> tuple[Tensor, ...]:
-    """All gradients if the products are formed on the output grid itself.
+    """Gradients of v, u, p, W if the products are formed on the output grid itself.
 
     A channel's inner product enters the output only through its own feature, so a block
     of channels goes all the way forth and back before the next one.
@@ -240,17 +244,14 @@ def _backward_by_channels(
 def _backward_by_columns(
     v: Tensor, u: Tensor, weight: Tensor, grad: Tensor, basis: RealBasis
 ) -> tuple[Tensor, ...]:
-    """All gradients if the products are interpolated to the output grid.
+    """Gradients of v, u, p, W if the products are interpolated to the output grid.
 
     Columns (all points that differ in the first axis only) are independent of each
     other in the last interpolation, so its adjoint has nothing to accumulate.
     """
     to_first, *to_others = basis.product.interpolation
     first, *others = basis.synthesis
-    inner = v.new_empty(*v.shape[:2], *basis.product.sizes)
-    for items, channels, fields in _gradient_blocks(v, u, basis):
-        _inner_product(fields, out=inner[items, channels])
-    inner = apply_maps(to_others, inner)
+    inner = apply_maps(to_others, _inner_products(v, u, basis))
     shape, inner = inner.shape, _rows(inner)
     d_inner = torch.empty_like(inner)
     dp = grad.new_empty(*grad.shape[:2], basis.modes[0], *grad.shape[3:])
@@ -282,6 +283,14 @@ def _gradient_blocks(
     for items, channels in _blocks(v, v.shape[1], per_channel, _CPU_FIELD_BYTES):
         pair = torch.stack([v[items, channels], u[items, channels]])
         yield items, channels, _gradients(pair, basis)
+
+
+def _inner_products(v: Tensor, u: Tensor, basis: RealBasis) -> Tensor:
+    """Inner products of the gradients of v and u, on the product grid."""
+    inner = v.new_empty(*v.shape[:2], *basis.product.sizes)
+    for items, channels, fields in _gradient_blocks(v, u, basis):
+        _inner_product(fields, out=inner[items, channels])
+    return inner
 
 
 def _inner_product(fields: list[Tensor], out: Tensor | None = None) -> Tensor:
