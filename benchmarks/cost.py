@@ -81,6 +81,8 @@ COLUMNS = {
     "ratio_forward_backward": "Ratio, forward + backward",
     "saved_mb": "Saved MB",
     "ratio_saved": "Ratio, saved",
+    "saved_without_weights_mb": "Without weights MB",
+    "ratio_saved_without_weights": "Ratio, without weights",
     "peak_mb": "Peak MB",
     "parameters": "Parameters",
 }
@@ -198,7 +200,10 @@ def measure_all(
     """Result rows for all candidates of one case."""
     steps = {kind: step_of(module) for kind, module in modules.items()}
     times = interleaved(steps, rounds, name)
-    saved = {k: megabytes_kept_for_backward(m, x) for k, m in modules.items()}
+    saved, bare = (
+        {k: megabytes_kept_for_backward(m, x, weights) for k, m in modules.items()}
+        for weights in (True, False)
+    )
     rows = []
     for kind, module in modules.items():
         mine, reference = times[kind], times[REFERENCE]
@@ -211,6 +216,8 @@ def measure_all(
             "ratio_forward_backward": f"{mine.ratio(reference, 'total'):.3f}",
             "saved_mb": f"{saved[kind]:.2f}",
             "ratio_saved": f"{saved[kind] / saved[REFERENCE]:.4f}",
+            "saved_without_weights_mb": f"{bare[kind]:.2f}",
+            "ratio_saved_without_weights": f"{bare[kind] / bare[REFERENCE]:.4f}",
             "peak_mb": f"{peak_megabytes(steps[kind]):.1f}",
             "parameters": str(count_model_params(module)),
             "rounds": str(rounds),

@@ -146,13 +146,17 @@ def predict(model: nn.Module, x: Tensor, batch: int) -> Tensor:
     return torch.cat([model(part) for part in x.split(batch)])
 
 
-def megabytes_kept_for_backward(model: nn.Module, x: Tensor) -> float:
+def megabytes_kept_for_backward(
+    model: nn.Module, x: Tensor, with_parameters: bool = False
+) -> float:
     """Memory that one forward pass holds until the backward pass, in MB (10^6 bytes).
 
-    Each storage is counted once, however many tensors view it; parameters are not
-    counted, as they exist anyway.
+    Each storage is counted once, however many tensors view it; parameters, which exist
+    anyway, are counted only on request.
     """
-    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    parameters = set()
+    if not with_parameters:
+        parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ modes); both produce the same numbers.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,7 +24,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from .axis_maps import AxisMap, Chain, Dense, Exchange, RealFFT, apply_maps
 
@@ -258,53 +256,6 @@ class RealBasis:
             dtype=dtype or self._dtype,
             device=self._device,
         )
-
-
-class BasisCache:
-    """The bases that a layer used last, per grids, device and dtype.
-
-    It is not part of a layer's state: copies and pickles of a layer start empty.
-    """
-
-    def __init__(self, method: Method = "auto", capacity: int = 8) -> None:
-        if method not in ("auto", "dense", "fft"):
-            raise ValueError(
-                f"axis_method (={method!r}) must be 'auto', 'dense' or 'fft'"
-            )
-        self.method = method
-        self.capacity = capacity
-        self._bases: OrderedDict[tuple[Any, ...], RealBasis] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._bases)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BasisCache, (self.method, self.capacity)
-
-    def get(
-        self,
-        n_modes: Sequence[int],
-        n_in: Sequence[int],
-        n_out: Sequence[int],
-        extent: Sequence[float],
-        like: Tensor,
-    ) -> RealBasis:
-        """The basis for these grids, with tables like ``like``."""
-        grids = (tuple(n_modes), tuple(n_in), tuple(n_out), tuple(extent))
-        # A tracer's tables belong to its graph and must not outlive it.
-        if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):
-            method = "dense" if self.method == "auto" else self.method
-            return RealBasis(*grids, method, like.device, like.dtype)
-        key = (*grids, like.device, like.dtype)
-        basis = self._bases.pop(key, None)
-        if basis is None:
-            # Tables made in inference mode could not be used in training later.
-            with torch.inference_mode(False):
-                basis = RealBasis(*grids, self.method, like.device, like.dtype)
-        self._bases[key] = basis
-        while len(self._bases) > self.capacity:
-            self._bases.popitem(last=False)
-        return basis
 
 
 def _merged(first: AxisMap, second: AxisMap) -> AxisMap:

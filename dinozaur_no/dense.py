@@ -9,15 +9,17 @@ import torch
 from neuralop.layers.spectral_convolution import SpectralConv
 from torch import Tensor, nn
 
-from .basis import BasisCache, Method
+from .basis import Method
 from .conv_module import (
+    BasisCache,
     ConfigurableClass,
     check_input,
     number_per_axis,
     output_grid,
     positive_int,
 )
-from .gradients import full_precision, linear_weight, mix
+from .gradient_blocks import full_precision
+from .gradients import linear_weight, mix
 
 
 class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):

@@ -11,8 +11,9 @@ from neuralop.layers.base_spectral_conv import BaseSpectralConv
 from neuralop.layers.resample import resample
 from torch import Tensor, nn
 
-from .basis import BasisCache, Method
+from .basis import Method
 from .conv_module import (
+    BasisCache,
     ConfigurableClass,
     check_input,
     modes_per_axis,
@@ -20,7 +21,8 @@ from .conv_module import (
     output_grid,
     positive_int,
 )
-from .gradients import full_precision, linear_weight, mix
+from .gradient_blocks import full_precision
+from .gradients import linear_weight, mix
 
 
 def diffuse(c: Tensor, time: Tensor, eigenvalues: Tensor) -> Tensor:
