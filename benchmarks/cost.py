@@ -62,6 +62,9 @@ LAYERS: dict[str, Callable[[Case], nn.Module]] = {
         c.channels, c.channels, c.modes, gradient_features=False
     ),
     "dinozaur": lambda c: DiffusionSpectralConv(c.channels, c.channels, c.modes),
+    "dinozaur_fast": lambda c: DiffusionSpectralConv(
+        c.channels, c.channels, c.modes, memory="fast"
+    ),
     "1x1": lambda c: PointwiseConv(c.channels),
 }
 MODELS: dict[str, dict[str, object]] = {

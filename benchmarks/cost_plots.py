@@ -15,6 +15,7 @@ COLOURS = {
     "separable": "#d9c27f",
     "dinozaur_no-g": "#7fb7be",
     "dinozaur": "#1f6f78",
+    "dinozaur_fast": "#0b3c49",
     "1x1": "#e3e3e3",
 }
 NAMES = {
@@ -23,6 +24,7 @@ NAMES = {
     "separable": "upstream, separable",
     "dinozaur_no-g": "DINOZAUR, no gradients",
     "dinozaur": "DINOZAUR",
+    "dinozaur_fast": 'DINOZAUR, memory="fast"',
     "1x1": "1x1 convolution",
 }
 TITLES = {

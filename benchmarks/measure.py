@@ -21,12 +21,13 @@ class Times:
 
     def median(self, which: str) -> float:
         """Median over the rounds of ``forward`` or ``total``."""
-        return statistics.median(getattr(self, which))
+        return float(statistics.median(getattr(self, which)))
 
     def ratio(self, other: "Times", which: str) -> float:
         """Median over the rounds of the ratio to another candidate in that round."""
         mine, theirs = getattr(self, which), getattr(other, which)
-        return statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
+        ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+        return float(statistics.median(ratios))
 
 
 def interleaved(
@@ -63,7 +64,7 @@ def peak_megabytes(step: Step) -> float:
     ) as profile:
         step()()
     held = peak = 0
-    kineto = profile.profiler.kineto_results  # type: ignore[union-attr]
+    kineto = profile.profiler.kineto_results
     events = [e for e in kineto.events() if e.name() == "[memory]"]
     for event in sorted(events, key=lambda e: e.start_ns()):
         held += event.nbytes()

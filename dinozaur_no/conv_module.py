@@ -24,6 +24,7 @@ from torch.nn import Parameter
 from .basis import Method, RealBasis
 
 C = TypeVar("C", bound="ConfigurableClass")
+T = TypeVar("T")
 
 
 class ConfigurableClass(type):
@@ -136,11 +137,7 @@ class BasisCache:
     """
 
     def __init__(self, method: Method = "auto", capacity: int = 8) -> None:
-        if method not in ("auto", "dense", "fft"):
-            raise ValueError(
-                f"axis_method (={method!r}) must be 'auto', 'dense' or 'fft'"
-            )
-        self.method = method
+        self.method = one_of("axis_method", method, ("auto", "dense", "fft"))
         self.capacity = capacity
         self._bases: OrderedDict[tuple[Any, ...], RealBasis] = OrderedDict()
 
@@ -174,6 +171,15 @@ class BasisCache:
         while len(self._bases) > self.capacity:
             self._bases.popitem(last=False)
         return basis
+
+
+def one_of(name: str, value: T, choices: Sequence[T]) -> T:
+    """The value, or an error that lists what it may be."""
+    if value not in choices:
+        raise ValueError(
+            f"{name} (={value!r}) must be one of {', '.join(map(repr, choices))}"
+        )
+    return value
 
 
 def positive_int(name: str, value: Any) -> int:

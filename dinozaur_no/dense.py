@@ -15,11 +15,12 @@ from .conv_module import (
     ConfigurableClass,
     check_input,
     number_per_axis,
+    one_of,
     output_grid,
     positive_int,
 )
 from .gradient_blocks import full_precision
-from .gradients import linear_weight, mix
+from .gradients import Memory, linear_weight, mix
 
 
 class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
@@ -37,6 +38,8 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         Length of the periodic box, per axis; the unit of the gradients.
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis, as in `DiffusionSpectralConv`.
+    memory : {"lean", "fast"}, default "lean"
+        What to keep for the backward pass, as in `DiffusionSpectralConv`.
     **kwargs
         All other options of ``SpectralConv``, with its defaults and meaning.
 
@@ -61,12 +64,14 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         *,
         extent: float | Sequence[float] = 1.0,
         axis_method: Method = "auto",
+        memory: Memory = "lean",
         **kwargs: Any,
     ) -> None:
         positive_int("in_channels", in_channels)
         positive_int("out_channels", out_channels)
         super().__init__(in_channels, out_channels, n_modes, **kwargs)
         self.extent = number_per_axis("extent", extent, self.order)
+        self.memory = one_of("memory", memory, ("lean", "fast"))
         self._bases = BasisCache(axis_method)
         self.gradient_weight = nn.Parameter(linear_weight(out_channels, out_channels))
         self.mix_weight = nn.Parameter(linear_weight(out_channels, 2 * out_channels))
@@ -90,7 +95,7 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
                 self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
             )
             weights = (self.gradient_weight.to(dtype), self.mix_weight.to(dtype))
-            return mix(basis.analyse(v), *weights, None, basis)
+            return mix(basis.analyse(v), *weights, None, basis, self.memory)
 
     def _frequency_modes(self) -> list[int]:
         """Modes per axis that hold all of v.

@@ -18,39 +18,13 @@ from .conv_module import (
     check_input,
     modes_per_axis,
     number_per_axis,
+    one_of,
     output_grid,
     positive_int,
 )
 from .gradient_blocks import full_precision
-from .gradients import linear_weight, mix
-
-
-def diffuse(c: Tensor, time: Tensor, eigenvalues: Tensor) -> Tensor:
-    """Heat diffusion of coefficients: ``exp(-eigenvalues * time) * c``."""
-    if torch.compiler.is_compiling():
-        return c * torch.exp(-eigenvalues * time)
-    v: Tensor = _Diffusion.apply(c, time, eigenvalues)
-    return v
-
-
-class _Diffusion(torch.autograd.Function):
-    """`diffuse`, keeping only its result for the backward pass."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(c: Tensor, time: Tensor, eigenvalues: Tensor) -> Tensor:
-        return torch.exp(-eigenvalues * time) * c
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output, *inputs[1:])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        v, time, eigenvalues = ctx.saved_tensors
-        dtime = -(grads[0] * v * eigenvalues).sum_to_size(time.shape)
-        return torch.exp(-eigenvalues * time) * grads[0], dtime, None
+from .gradients import Memory, linear_weight, mix
+from .heat import diffuse
 
 
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
@@ -100,6 +74,10 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis: matrix product, real FFT, or what measured
         faster. The result is the same.
+    memory : {"lean", "fast"}, default "lean"
+        Whether to keep only coefficients for the backward pass and recompute the
+        gradient features there, or to keep everything. ``"fast"`` can be faster on
+        small grids; on large ones it is slower as well.
     fno_block_precision : str
         Accepted. Coefficients and features are always computed in float32 or better;
         the output has the dtype that ``SpectralConv`` gives.
@@ -153,6 +131,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         max_n_modes: int | Sequence[int] | None = None,
         complex_data: bool = False,
         axis_method: Method = "auto",
+        memory: Memory = "lean",
         fno_block_precision: str = "full",
         separable: bool = False,
         factorization: str | None = None,
@@ -187,6 +166,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         )
         self.complex_data = complex_data
         self.fno_block_precision = fno_block_precision
+        self.memory = one_of("memory", memory, ("lean", "fast"))
         self._bases = BasisCache(axis_method)
 
         options = {"device": device, "dtype": dtype}
@@ -296,7 +276,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             v = diffuse(basis.analyse(x), time, basis.eigenvalues)
             weights = (self.gradient_weight, self.mix_weight, self.bias)
             w_grad, w_mix, b = (w if w is None else w.to(dtype) for w in weights)
-            y = mix(v, w_grad, w_mix, b, basis)
+            y = mix(v, w_grad, w_mix, b, basis, self.memory)
         return y.to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:

@@ -11,13 +11,15 @@ memory of the rest of the layer and most of its time; `gradient_blocks` does bet
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .basis import RealBasis
-from .gradient_blocks import gradient_mix, mix_channels
+from .gradient_blocks import gradient_mix, mix_channels, naive_gradient_mix
+
+Memory = Literal["lean", "fast"]
 
 
 def linear_weight(n_out: int, n_in: int, **options: Any) -> Tensor:
@@ -32,6 +34,7 @@ def mix(
     mix_weight: Tensor | None,
     bias: Tensor | None,
     basis: RealBasis,
+    memory: Memory = "lean",
 ) -> Tensor:
     r"""Return :math:`W^{mix} [v; G] + b` on the output grid.
 
@@ -47,6 +50,8 @@ def mix(
         b, (o,).
     basis : RealBasis
         Knows the grids.
+    memory : {"lean", "fast"}
+        Whether to recompute the features in the backward pass or to keep everything.
 
     Returns
     -------
@@ -59,4 +64,5 @@ def mix(
         p = p + bias.view(-1, *(1 for _ in basis.axes)) * basis.constant
     if gradient_weight is None or mix_weight is None:
         return basis.synthesise(p)
-    return gradient_mix(v, p, gradient_weight, mix_weight[:, c:], basis)
+    function = gradient_mix if memory == "lean" else naive_gradient_mix
+    return function(v, p, gradient_weight, mix_weight[:, c:], basis)
