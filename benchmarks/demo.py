@@ -24,7 +24,7 @@ from benchmarks.training import (
     megabytes_kept_for_backward,
     predict,
     relative_l2,
-    train,
+    train_together,
 )
 from dinozaur_no import DiffusionSpectralConv
 
@@ -115,7 +115,7 @@ def compare(
     padded = even_padded_size(points)
     scale_x, scale_y = Scaler(x), Scaler(y)
     inputs, targets = scale_x.encode(x), scale_y.encode(y)
-    rows, predictions = [], {}
+    models = {}
     for name, build in MODELS.items():
         torch.manual_seed(budget.seed)
         operator = build(
@@ -125,9 +125,12 @@ def compare(
             hidden_channels=width,
             n_layers=4,
         )
-        model = PaddedOperator(operator, padded)
+        models[name] = PaddedOperator(operator, padded)
+    seconds = train_together(models, inputs, targets, budget)
+
+    rows, predictions = [], {}
+    for name, model in models.items():
         kept = megabytes_kept_for_backward(model, inputs[: budget.batch])
-        seconds = train(model, inputs, targets, budget, name)
         output = predict(model, scale_x.encode(x_test), budget.batch)
         predictions[name] = scale_y.decode(output)
         error = relative_l2(predictions[name], y_test).mean().item()
@@ -136,7 +139,7 @@ def compare(
                 "model": name,
                 "parameters": str(count_model_params(model)),
                 "rl2_in_1e-2": f"{100 * error:.2f}",
-                "seconds_per_epoch": f"{seconds:.2f}",
+                "seconds_per_epoch": f"{seconds[name]:.2f}",
                 "mb_kept_for_backward": f"{kept:.1f}",
                 "train": str(len(x)),
                 "test": str(len(x_test)),

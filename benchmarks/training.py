@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -92,8 +93,8 @@ def relative_l2(prediction: Tensor, truth: Tensor) -> Tensor:
     return error / size
 
 
-def train(model: nn.Module, x: Tensor, y: Tensor, budget: Budget, label: str) -> float:
-    """Fit ``model`` to scaled pairs, minimising the relative L2 error.
+class Training:
+    """One model in training, minimising the relative L2 error epoch by epoch.
 
     Parameters
     ----------
@@ -103,40 +104,65 @@ def train(model: nn.Module, x: Tensor, y: Tensor, budget: Budget, label: str) ->
         Scaled inputs and targets.
     budget : Budget
         Epochs, batch, optimiser settings, seed.
-    label : str
-        Name shown before the progress bar.
+
+    Attributes
+    ----------
+    seconds : list of float
+        Duration of every epoch so far.
+    """
+
+    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, budget: Budget) -> None:
+        self.model, self.x, self.y = model, x, y
+        self.batch = budget.batch
+        self.steps = -(-len(x) // budget.batch)
+        self.order = torch.Generator().manual_seed(budget.seed)
+        self.optimiser = torch.optim.AdamW(
+            model.parameters(), lr=budget.rate, weight_decay=budget.decay
+        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimiser, max_lr=budget.rate, total_steps=budget.epochs * self.steps
+        )
+        self.seconds: list[float] = []
+
+    def run_epoch(self, bar: "tqdm[None]") -> float:
+        """Pass once over the data, advancing ``bar``; return the mean loss."""
+        self.model.train()
+        start, losses = time.perf_counter(), 0.0
+        order = torch.randperm(len(self.x), generator=self.order)
+        for batch in order.split(self.batch):
+            self.optimiser.zero_grad()
+            loss = relative_l2(self.model(self.x[batch]), self.y[batch]).mean()
+            loss.backward()
+            self.optimiser.step()
+            self.schedule.step()
+            losses += loss.item()
+            bar.update()
+        self.seconds.append(time.perf_counter() - start)
+        return losses / self.steps
+
+
+def train_together(
+    models: Mapping[str, nn.Module], x: Tensor, y: Tensor, budget: Budget
+) -> dict[str, float]:
+    """Train all models on the same data with the same budget.
+
+    They take turns by epoch, so that whatever else the machine does meanwhile slows
+    all of them alike.
 
     Returns
     -------
-    float
-        Seconds per epoch (median).
+    dict
+        Seconds per epoch (median) of every model.
     """
-    order = torch.Generator().manual_seed(budget.seed)
-    steps = -(-len(x) // budget.batch)
-    total = budget.epochs * steps
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=budget.rate, weight_decay=budget.decay
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=budget.rate, total_steps=total
-    )
-    model.train()
-    seconds = []
-    with tqdm(total=total, desc=f"{label:<9}", unit="step", mininterval=0.5) as bar:
-        for epoch in range(1, budget.epochs + 1):
-            start, losses = time.perf_counter(), 0.0
-            for batch in torch.randperm(len(x), generator=order).split(budget.batch):
-                optimiser.zero_grad()
-                loss = relative_l2(model(x[batch]), y[batch]).mean()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
-                losses += loss.item()
-                bar.update()
-            seconds.append(time.perf_counter() - start)
-            mean_loss = f"{losses / steps:.4f}"
-            bar.set_postfix(epoch=epoch, loss=mean_loss, refresh=False)
-    return statistics.median(seconds)
+    trainings = {name: Training(m, x, y, budget) for name, m in models.items()}
+    total = budget.epochs * sum(t.steps for t in trainings.values())
+    losses: dict[str, str] = {}
+    with tqdm(total=total, desc="Training", unit="step", mininterval=0.5) as bar:
+        for _ in range(budget.epochs):
+            for name, training in trainings.items():
+                losses[name] = f"{training.run_epoch(bar):.4f}"
+                bar.set_postfix(losses, refresh=False)
+    return {name: statistics.median(t.seconds) for name, t in trainings.items()}
 
 
 @torch.no_grad()

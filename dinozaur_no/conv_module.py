@@ -18,6 +18,7 @@ from numbers import Real
 from typing import Any, TypeVar, cast
 
 import torch
+from neuralop.layers.resample import resample
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -161,6 +162,8 @@ class BasisCache:
         if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):
             method = "dense" if self.method == "auto" else self.method
             return RealBasis(*grids, method, like.device, like.dtype)
+        if like.numel() == 0:  # which an FFT refuses
+            return RealBasis(*grids, "dense", like.device, like.dtype)
         key = (*grids, like.device, like.dtype)
         basis = self._bases.pop(key, None)
         if basis is None:
@@ -254,3 +257,13 @@ def output_grid(
             f"numbers of points, one per axis of the input grid (={tuple(grid)})"
         )
     return tuple(output_shape)
+
+
+def resampled(x: Tensor, n_out: tuple[int, ...]) -> Tensor:
+    """A skip connection on the output grid, by upstream's interpolation."""
+    if tuple(x.shape[2:]) == n_out:
+        return x
+    if x.is_complex():
+        return torch.complex(resampled(x.real, n_out), resampled(x.imag, n_out))
+    y: Tensor = resample(x, 1.0, list(range(2, x.ndim)), output_shape=n_out)
+    return y.to(x.dtype)

@@ -18,6 +18,7 @@ from .conv_module import (
     one_of,
     output_grid,
     positive_int,
+    resampled,
 )
 from .gradient_blocks import full_precision
 from .gradients import Memory, linear_weight, mix
@@ -81,11 +82,23 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         check_input(x, self.in_channels, self.n_modes, self.complex_data)
         grid = x.shape[2:]
         n_out = output_grid(grid, output_shape, self.resolution_scaling_factor)
-        v = super().forward(x, output_shape=tuple(grid))
+        if x.shape[0] == 0:  # which upstream's FFT refuses
+            v = x.sum(1, keepdim=True).expand(-1, self.out_channels, *grid)
+        else:
+            v = super().forward(x, output_shape=tuple(grid))
         if not self.complex_data:
             return self._mix(v, n_out)
         parts = self._mix(torch.cat([v.real, v.imag]), n_out)
         return torch.complex(*parts.chunk(2))
+
+    def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
+        """Bring a skip connection to the output grid, as ``SpectralConv`` does."""
+        n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
+        return resampled(x, n_out)
+
+    def extra_repr(self) -> str:
+        """The arguments that matter, for ``print(model)``."""
+        return f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}"
 
     def _mix(self, v: Tensor, n_out: tuple[int, ...]) -> Tensor:
         dtype = torch.promote_types(v.dtype, self.mix_weight.dtype)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from neuralop.layers.base_spectral_conv import BaseSpectralConv
-from neuralop.layers.resample import resample
 from torch import Tensor, nn
 
 from .basis import Method
@@ -21,6 +20,7 @@ from .conv_module import (
     one_of,
     output_grid,
     positive_int,
+    resampled,
 )
 from .gradient_blocks import full_precision
 from .gradients import Memory, linear_weight, mix
@@ -282,14 +282,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
         """Bring a skip connection to the output grid, as ``SpectralConv`` does."""
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
-        if tuple(x.shape[2:]) == n_out:
-            return x
-        if x.is_complex():
-            parts = (self.transform(part, n_out) for part in (x.real, x.imag))
-            return torch.complex(*parts)
-        dims = list(range(2, x.ndim))
-        y: Tensor = resample(x, 1.0, dims, output_shape=n_out)
-        return y.to(x.dtype)
+        return resampled(x, n_out)
 
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""

@@ -16,7 +16,7 @@ from benchmarks.training import (
     Scaler,
     megabytes_kept_for_backward,
     relative_l2,
-    train,
+    train_together,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -134,12 +134,18 @@ def test_relative_l2_is_per_sample():
     torch.testing.assert_close(error, expected)
 
 
-def test_training_reaches_a_linear_map():
-    torch.manual_seed(0)
+def test_training_gives_every_model_the_same():
     x = torch.randn(64, 1, 4, 4)
-    model = nn.Conv2d(1, 1, 1)
-    train(model, x, 0.5 * x + 1, Budget(epochs=40, rate=0.1), "linear")
-    assert relative_l2(model(x), 0.5 * x + 1).mean() < 1e-2
+    models = {}
+    for name in ("one", "other"):
+        torch.manual_seed(1)
+        models[name] = nn.Conv2d(1, 1, 1)
+    seconds = train_together(models, x, 0.5 * x + 1, Budget(epochs=40, rate=0.1))
+    assert seconds.keys() == models.keys()
+    assert relative_l2(models["one"](x), 0.5 * x + 1).mean() < 1e-2
+    torch.testing.assert_close(
+        models["one"].state_dict(), models["other"].state_dict(), rtol=0, atol=0
+    )
 
 
 def test_memory_counts_each_storage_once_and_no_parameter():
