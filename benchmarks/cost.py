@@ -24,6 +24,7 @@ from dinozaur_no import DiffusionSpectralConv
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = ROOT / "docs" / "_static"
+PAGE = ROOT / "docs" / "cost.md"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--out", type=Path, help="directory for all files")
     parser.add_argument(
+        "--update-docs", action="store_true", help="show the results in docs/cost.md"
+    )
+    parser.add_argument(
         "--quick", action="store_true", help="tiny sizes, meaningless numbers"
     )
 
@@ -128,6 +132,8 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--rounds (={args.rounds}) must be at least 1")
     if args.quick and args.out is None:
         raise ValueError("--quick has no place among the results: give --out DIR")
+    if args.update_docs and args.out:
+        raise ValueError("--update-docs shows the committed results: leave out --out")
     if args.threads:
         torch.set_num_threads(args.threads)
     results, pictures = args.out or RESULTS, args.out or PICTURES
@@ -146,6 +152,32 @@ def run(args: argparse.Namespace) -> None:
         cost_growth.measure_growth(results, pictures, args.rounds, args.quick)
     if "axes" in args.what:
         cost_growth.measure_axes(results, args.rounds, args.quick)
+    if args.update_docs:
+        update_docs()
+
+
+def update_docs(page: Path = PAGE) -> None:
+    """Show the committed results in the documentation."""
+    for part, table in documented_tables().items():
+        tables.replace_between_markers(page, f"cost-{part}", table)
+
+
+def documented_tables() -> dict[str, str]:
+    """The tables of the documentation, from the committed results."""
+    sources = {
+        "layers": ("cost.csv", COLUMNS),
+        "models": ("cost_models.csv", COLUMNS),
+        "growth": ("cost_growth.csv", cost_growth.SLOPE_COLUMNS),
+        "axes": ("cost_axes.csv", cost_growth.AXIS_COLUMNS),
+    }
+    shown = {}
+    for part, (name, columns) in sources.items():
+        rows = tables.read_csv(RESULTS / name)
+        # Growth has a row per point, and one slope for all of them.
+        unique = {tuple(row[c] for c in columns): row for row in rows}
+        table = tables.markdown_table(list(unique.values()), columns)
+        shown[part] = f"{table}\n\n{environment.caption(rows[0])}"
+    return shown
 
 
 def measure_layer(name: str, case: Case, rounds: int) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,3 +33,11 @@ def describe() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
+
+
+def caption(row: Mapping[str, str]) -> str:
+    """One line that says where and when the rows of a result file were measured."""
+    return (
+        "{cpu}, {threads} threads, torch {torch}, neuraloperator {neuraloperator}, "
+        "dinozaur-no {dinozaur_no}, {date}."
+    ).format(**row)

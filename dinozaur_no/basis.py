@@ -30,12 +30,11 @@ from .axis_maps import AxisMap, Chain, Dense, Exchange, RealFFT, apply_maps
 Method = Literal["auto", "dense", "fft"]
 Array = np.ndarray[Any, Any]
 
-# Measured with `python -m benchmarks cost` (see docs): a table with at most this many
-# modes beats the FFT on every axis length; ...
+# Up to so many modes a table beats the FFT (`python -m benchmarks cost --what axes`).
 _DENSE_MODES = 256
-# ... interpolating pays off if the product grid has at most this share of the points;
+# Interpolating pays off if the product grid has at most this share of an axis' points.
 _WORTH_INTERPOLATING = 0.8
-# ... two axes with at most this many modes together are faster as one table.
+# Two axes with at most this many modes together are faster as one table.
 _MERGED_MODES = 128
 
 
@@ -163,7 +162,7 @@ class RealBasis:
             self.eigenvalues = self.eigenvalues[..., None] + square
         #: Coefficients of the field that is 1 everywhere.
         self.constant = self._tensor(_one_hot(self.modes))
-        self._product: ProductGrid | None = None
+        self.product = self._product_grid()
 
     def analyse(self, x: Tensor) -> Tensor:
         """Field (..., *n_in) to its coefficients (..., *modes)."""
@@ -174,13 +173,6 @@ class RealBasis:
     def synthesise(self, c: Tensor) -> Tensor:
         """Coefficients (..., *modes) to the field (..., *n_out)."""
         return apply_maps(self.synthesis, c)
-
-    @property
-    def product(self) -> ProductGrid:
-        """Where products of two fields are formed; made when first asked for."""
-        if self._product is None:
-            self._product = self._product_grid()
-        return self._product
 
     def _product_grid(self) -> ProductGrid:
         sizes: list[int] = []
@@ -236,10 +228,10 @@ class RealBasis:
     def _derivative(self, axis: AxisBasis, n: int) -> AxisMap:
         partner, factor = axis.derivative()
         if self._use_dense(axis):
-            # Column partner[i] of the table gets column i of the values.
+            # Column partner[i] of the table gets column i of the values. Columns that
+            # have no partner all put zeros into column 0, which nothing else reaches.
             table = np.zeros((n, axis.size))
-            moving = factor != 0.0
-            table[:, partner[moving]] = (axis.values(n) * factor)[:, moving]
+            table[:, partner] = axis.values(n) * factor
             return Dense(self._tensor(table))
         exchange = Exchange(self._tensor(partner, torch.long), self._tensor(factor))
         return Chain((exchange, self._synthesis(axis, n)))
