@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from benchmarks.files import atomic_path
@@ -33,7 +34,7 @@ def save_picture(
         From the name of a model to its pressure.
     """
     columns = 1 + len(predictions)
-    figure = Figure(figsize=(2.45 * columns + 0.9, 5.3), dpi=150, layout="constrained")
+    figure = Figure(figsize=(2.45 * columns + 0.7, 5.3), dpi=150, layout="constrained")
     axes = figure.subplots(2, columns, sharex=True, sharey=True)
 
     scale = 1e3  # pressures of Darcy flow here are a few thousandths
@@ -44,41 +45,43 @@ def save_picture(
     shades = {"cmap": "magma", "vmin": 0.0, "vmax": scale * largest}
 
     for ax, (name, field) in zip(axes[0], fields.items(), strict=True):
-        shown = _show(ax, name, scale * field, **pressures)
-    figure.colorbar(shown, ax=axes[0], label="pressure  u  [10⁻³]", pad=0.015)
+        shown = _show(ax, name, scale * field, shading="gouraud", **pressures)
+    figure.colorbar(shown, ax=axes[0], label="pressure $u$  [$10^{-3}$]", pad=0.015)
 
-    _show_permeability(figure, axes[1, 0], coeff)
+    _show_permeability(axes[1, 0], coeff)
     for ax, (name, error) in zip(axes[1, 1:], errors.items(), strict=True):
-        relative = np.linalg.norm(error) / np.linalg.norm(truth)
-        title = f"{name} error: {100 * relative:.1f} %"
-        shown = _show(ax, title, scale * error, **shades)
-    figure.colorbar(shown, ax=axes[1], label="|error|  [10⁻³]", pad=0.015)
+        relative = 100 * np.linalg.norm(error) / np.linalg.norm(truth)
+        title = f"{name} error: {relative:.1f}$\\cdot 10^{{-2}}$"
+        shown = _show(ax, title, scale * error, shading="gouraud", **shades)
+    figure.colorbar(shown, ax=axes[1], label="|error|  [$10^{-3}$]", pad=0.015)
 
     for ax in axes[1]:
-        ax.set_xlabel("x")
+        ax.set_xlabel("$x$", labelpad=-6)
     for ax in axes[:, 0]:
-        ax.set_ylabel("y")
+        ax.set_ylabel("$y$", labelpad=-4, rotation=0)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png")
 
 
-def _show(ax: Axes, title: str, field: Array, **style: Any) -> AxesImage:
-    """Show a field on the unit square; its first axis is x."""
+def _show(ax: Axes, title: str, field: Array, **style: Any) -> QuadMesh:
+    """Show values on the nodes of the unit square; their first axis is x."""
+    nodes = np.linspace(0, 1, len(field))
     ax.set_title(title, fontsize=10)
+    ax.set_aspect("equal")
+    shown = ax.pcolormesh(nodes, nodes, field.T, rasterized=True, **style)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_xticks([0, 0.5, 1], ["0", "", "1"])
     ax.set_yticks([0, 0.5, 1], ["0", "", "1"])
-    return ax.imshow(field.T, origin="lower", extent=(0, 1, 0, 1), **style)
+    return shown
 
 
-def _show_permeability(figure: Figure, ax: Axes, coeff: Array) -> None:
-    """Show the input, with its two values named inside a short colour bar."""
-    low, high = float(coeff.min()), float(coeff.max())
-    middle = (low + high) / 2
-    norm = BoundaryNorm([low - 1, middle, high + 1], 2)
-    shown = _show(ax, "Input: permeability a", coeff, cmap=PERMEABILITY, norm=norm)
-    bar = figure.colorbar(
-        shown, ax=ax, location="left", shrink=0.5, aspect=9, pad=0.02, label="a"
-    )
-    bar.set_ticks([(low - 1 + middle) / 2, (middle + high + 1) / 2])
-    bar.set_ticklabels([f"{low:g}", f"{high:g}"])
-    bar.ax.tick_params(length=0)
+def _show_permeability(ax: Axes, coeff: Array) -> None:
+    """Show the input and name its two values."""
+    _show(ax, "Input: permeability $a$", coeff, shading="nearest", cmap=PERMEABILITY)
+    values = (float(coeff.min()), float(coeff.max()))
+    colours = PERMEABILITY([0.0, 1.0])
+    patches = [
+        Patch(facecolor=colour, edgecolor="black", linewidth=0.5, label=f"$a$ = {a:g}")
+        for a, colour in zip(values, colours, strict=True)
+    ]
+    ax.legend(handles=patches, loc="upper right", fontsize=8, framealpha=0.9)

@@ -21,7 +21,7 @@ from .conv_module import (
     resampled,
 )
 from .gradient_blocks import full_precision
-from .gradients import Memory, linear_weight, mix
+from .gradients import Memory, gradient_weight_init, linear_weight, mix
 
 
 class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
@@ -74,7 +74,9 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         self.extent = number_per_axis("extent", extent, self.order)
         self.memory = one_of("memory", memory, ("lean", "fast"))
         self._bases = BasisCache(axis_method)
-        self.gradient_weight = nn.Parameter(linear_weight(out_channels, out_channels))
+        self.gradient_weight = nn.Parameter(
+            gradient_weight_init(out_channels, self.extent)
+        )
         self.mix_weight = nn.Parameter(linear_weight(out_channels, 2 * out_channels))
 
     def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:

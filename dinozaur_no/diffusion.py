@@ -23,7 +23,7 @@ from .conv_module import (
     resampled,
 )
 from .gradient_blocks import full_precision
-from .gradients import Memory, linear_weight, mix
+from .gradients import Memory, gradient_weight_init, linear_weight, mix
 from .heat import diffuse
 
 
@@ -174,7 +174,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self.diffusion_time = _spread(time_init, in_channels)
         gradient_weight = mix_weight = None
         if gradient_features:
-            gradient_weight = linear_weight(in_channels, in_channels, **options)
+            gradient_weight = gradient_weight_init(in_channels, self.extent, **options)
             mix_weight = linear_weight(out_channels, 2 * in_channels, **options)
         elif in_channels != out_channels:
             mix_weight = linear_weight(out_channels, in_channels, **options)

@@ -11,6 +11,7 @@ memory of the rest of the layer and most of its time; `gradient_blocks` does bet
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -26,6 +27,16 @@ def linear_weight(n_out: int, n_in: int, **options: Any) -> Tensor:
     """A random matrix with the bounds that ``nn.Linear`` uses."""
     bound = 1 / math.sqrt(n_in)
     return torch.empty(n_out, n_in, **options).uniform_(-bound, bound)
+
+
+def gradient_weight_init(n: int, extent: Sequence[float], **options: Any) -> Tensor:
+    """Initial :math:`W^{grad}`, (n, n): that of ``nn.Linear`` for a box of length 2 pi.
+
+    Gradients grow with the inverse length of the box and their products with its
+    square; without the factor the tanh of the features starts out saturated.
+    """
+    length = math.prod(extent) ** (1 / len(extent))
+    return linear_weight(n, n, **options) * (length / (2 * math.pi)) ** 2
 
 
 def mix(

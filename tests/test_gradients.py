@@ -176,3 +176,20 @@ def test_mix_without_weights_is_synthesis():
     basis = make_basis(GRIDS["2d interpolated"])
     v = make_inputs(basis)[0]
     torch.testing.assert_close(mix(v, None, None, None, basis), basis.synthesise(v))
+
+
+@pytest.mark.parametrize("extent", [0.5, 1.0, 6.0])
+def test_features_start_out_unsaturated(extent):
+    """Whatever the length of the box: times and weights are scaled with it."""
+    torch.manual_seed(0)
+    layer = DiffusionSpectralConv(
+        16, 16, (12, 12), extent=extent, time_init=(1e-4 * extent**2, 1e-1 * extent**2)
+    )
+    x = torch.randn(2, 16, 8, 8)
+    x = torch.nn.functional.interpolate(x, size=(32, 32), mode="bicubic")
+    with torch.no_grad():
+        layer.mix_weight[:, :16] = 0
+        layer.mix_weight[:, 16:] = torch.eye(16)
+        features = layer(x)
+    assert 0.02 < float(features.abs().mean()) < 0.7
+    assert float((features.abs() > 0.99).float().mean()) < 0.1
