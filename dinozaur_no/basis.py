@@ -31,7 +31,7 @@ Method = Literal["auto", "dense", "fft"]
 Array = np.ndarray[Any, Any]
 
 # Up to so many modes a table beats the FFT (`python -m benchmarks cost --what axes`).
-_DENSE_MODES = 256
+_DENSE_MODES = 160
 # Interpolating pays off if the product grid has at most this share of an axis' points.
 _WORTH_INTERPOLATING = 0.8
 # Two axes with at most this many modes together are faster as one table.
