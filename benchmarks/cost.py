@@ -16,7 +16,7 @@ from neuralop.utils import count_model_params
 from torch import Tensor, nn
 
 from benchmarks import cost_growth, environment, tables
-from benchmarks.cost_plots import plot_cost
+from benchmarks.cost_plots import plot_cost, plot_growth
 from benchmarks.measure import Step, interleaved, peak_megabytes
 from benchmarks.training import megabytes_kept_for_backward
 from dinozaur_no import DiffusionSpectralConv
@@ -46,6 +46,7 @@ CASES = {
 }
 QUICK = {"quick": Case(1, 4, (12, 10), (4, 4))}
 
+PARTS = ["layers", "models", "growth", "axes"]
 REFERENCE = "dense"
 LAYERS: dict[str, Callable[[Case], nn.Module]] = {
     "dense": lambda c: SpectralConv(c.channels, c.channels, c.modes),
@@ -110,10 +111,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks cost``."""
     parser.add_argument(
         "--what",
-        nargs="+",
-        choices=["layers", "models", "growth", "axes"],
-        default=["layers", "models", "growth", "axes"],
-        help="parts to run (all)",
+        nargs="*",
+        choices=PARTS,
+        default=PARTS,
+        help="parts to run (all); none with --update-docs shows what is there",
     )
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--rounds", type=int, default=9, help="timed rounds (9)")
@@ -158,9 +159,15 @@ def run(args: argparse.Namespace) -> None:
 
 
 def update_docs(page: Path = PAGE) -> None:
-    """Show the committed results in the documentation."""
+    """Show the committed results in the documentation, and draw them again."""
     for part, table in documented_tables().items():
         tables.replace_between_markers(page, f"cost-{part}", table)
+    for what, name in (("layers", "cost"), ("models", "cost_models")):
+        rows = tables.read_csv(RESULTS / f"{name}.csv")
+        plot_cost(PICTURES / f"{name}.png", rows, what)
+    plot_growth(
+        PICTURES / "cost_growth.png", tables.read_csv(RESULTS / "cost_growth.csv")
+    )
 
 
 def documented_tables() -> dict[str, str]:

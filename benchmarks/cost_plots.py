@@ -44,7 +44,7 @@ def plot_cost(path: Path, rows: Sequence[Row], what: str) -> None:
         "ratio_forward_backward": f"time, {step}",
         "ratio_saved": "memory kept for backward",
     }
-    figure = Figure(figsize=(10, 3.8), dpi=150, layout="constrained")
+    figure = Figure(figsize=(10, 4.1), dpi=150, layout="constrained")
     axes = figure.subplots(1, 2)
     width = 0.84 / len(layers)
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
@@ -55,17 +55,20 @@ def plot_cost(path: Path, rows: Sequence[Row], what: str) -> None:
                 at, values, 0.92 * width, color=COLOURS[layer], label=NAMES[layer]
             )
             if layer == "dinozaur":
-                ax.bar_label(bars, fmt="%.2f", fontsize=8, padding=1)
+                labels = ax.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
+                for text in labels:  # readable before a taller neighbour
+                    text.set_bbox({"color": "white", "alpha": 0.85, "pad": 0.6})
+                    text.set_zorder(3)
         ax.axhline(1, color="#555555", linewidth=0.8, linestyle=":")
         ax.set_xticks(range(len(cases)), [c.replace("_", "-") for c in cases])
         ax.set_title(f"{title} (upstream dense = 1)", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes[0].get_legend_handles_labels()
+    handles, labels_of_bars = axes[0].get_legend_handles_labels()
     figure.legend(
         handles,
-        labels,
+        labels_of_bars,
         loc="outside lower center",
-        ncols=len(layers),
+        ncols=4,
         frameon=False,
         fontsize=8,
     )

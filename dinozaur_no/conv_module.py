@@ -203,7 +203,8 @@ def _as_int(name: str, value: Any) -> int:
 def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     """One positive int per axis; a single one will do for a single axis."""
     values = tuple(value) if isinstance(value, Iterable) else (value,)
-    if len(values) != order:
+    if len(values) != order or not values:
+        order = max(order, 1)
         raise ValueError(f"{name} (={value}) must have {order} entries, one per axis")
     return tuple(positive_int(name, v) for v in values)
 

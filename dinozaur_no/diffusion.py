@@ -171,7 +171,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
         options = {"device": device, "dtype": dtype}
         self.raw_time = nn.Parameter(torch.empty(in_channels, **options))
-        self.diffusion_time = _spread(time_init, in_channels)
+        with torch.no_grad():  # not by the property: it looks at numbers, meta has none
+            self.raw_time.copy_(_spread(time_init, in_channels).log())
         gradient_weight = mix_weight = None
         if gradient_features:
             gradient_weight = gradient_weight_init(in_channels, self.extent, **options)
@@ -201,7 +202,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 f"diffusion_time has shape {tuple(time.shape)}; give one number or one "
                 f"per channel ({self.in_channels})"
             )
-        if not bool(((time > 0) & time.isfinite()).all()):
+        stored = time.log().to(self.raw_time.dtype).exp()
+        if not bool(((stored > 0) & stored.isfinite()).all()):
             raise ValueError(
                 f"diffusion_time (={value}) must be positive and finite; "
                 "use a small number such as 1e-12 for no diffusion"

@@ -13,8 +13,6 @@ class TestDiffusion(ConvContract):
 
 
 class TestPlainDiffusion(ConvContract):
-    """Without gradient features and mixing, channels cannot be mixed."""
-
     conv = DiffusionSpectralConv.configure(gradient_features=False)
 
     def test_one_number_per_channel(self):
@@ -27,7 +25,7 @@ class TestPlainDiffusion(ConvContract):
 
 class TestConfiguredDiffusion(ConvContract):
     conv = DiffusionSpectralConv.configure(
-        extent=3.0, time_init=1e-3, axis_method="fft", bias=False
+        extent=3.0, time_init=1e-3, axis_method="fft", memory="fast", bias=False
     )
 
 

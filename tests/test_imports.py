@@ -52,9 +52,7 @@ def imported(tree):
             for alias in node.names:
                 yield alias.name, node
         elif isinstance(node, ast.ImportFrom):
-            if node.level == 0:
-                yield node.module, node
-            elif node.module:
+            if node.level == 0 or node.module:
                 yield node.module, node
             else:
                 for alias in node.names:
