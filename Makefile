@@ -21,7 +21,7 @@ help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: $(STAMP) ## train FNO, TFNO and DINOZAUR on Darcy flow; table and picture
-	@$(BIN)/python -m benchmarks demo --update-readme $(ARGS)
+	@$(BIN)/python -m benchmarks demo $(ARGS)
 
 test: $(STAMP) ## run the tests
 	@$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

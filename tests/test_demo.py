@@ -68,7 +68,7 @@ def test_readme_shows_the_committed_results():
         (["--epochs", "0"], "--epochs (=0) must be at least 1"),
         (["--train", "-3"], "--train (=-3) must be at least 1"),
         (["--stride", "7"], "stride (=7) must divide size - 1"),
-        (["--quick", "--update-readme"], "leave out --quick"),
+        (["--quick", "--publish"], "leave out --quick"),
     ],
 )
 def test_user_errors_take_one_line(words, message, capsys):
