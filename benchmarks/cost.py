@@ -116,7 +116,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PARTS,
         help="parts to run (all); none with --update-docs shows what is there",
     )
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=list(CASES),
+        help="sizes (all; for models all but car, half a minute a step)",
+    )
     parser.add_argument("--rounds", type=int, default=9, help="timed rounds (9)")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--out", type=Path, help="directory for all files")
@@ -139,11 +144,12 @@ def run(args: argparse.Namespace) -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     results, pictures = args.out or RESULTS, args.out or PICTURES
-    cases = QUICK if args.quick else {name: CASES[name] for name in args.cases}
     for what, measure in (("layers", measure_layer), ("models", measure_model)):
         if what not in args.what:
             continue
         path = results / ("cost.csv" if what == "layers" else "cost_models.csv")
+        names = args.cases or [c for c in CASES if (what, c) != ("models", "car")]
+        cases = QUICK if args.quick else {name: CASES[name] for name in names}
         rows: list[dict[str, str]] = []
         for name, case in cases.items():
             rows += measure(name, case, args.rounds)
