@@ -96,8 +96,7 @@ def run(args: argparse.Namespace) -> None:
         for field in darcy_fields(n_test, first_seed=FIRST_TEST_SEED, **data)
     )
 
-    # This rate suits all three models better than 1e-3.
-    budget = Budget(epochs, rate=3e-3)
+    budget = Budget(epochs, rate=RATE)
     rows, predictions = compare(x, y, x_test, y_test, budget, width)
     print(f"\n{show(rows)}\n")
     if args.out is None and quick:

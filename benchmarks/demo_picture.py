@@ -60,7 +60,7 @@ def save_picture(
     for ax in axes[:, 0]:
         ax.set_ylabel("$y$", labelpad=-4, rotation=0)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
+        figure.savefig(temporary, format="png", bbox_inches="tight", pad_inches=0.1)
 
 
 def _show(ax: Axes, title: str, field: Array, **style: Any) -> QuadMesh:

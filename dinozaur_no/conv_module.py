@@ -157,7 +157,9 @@ class BasisCache:
         like: Tensor,
     ) -> RealBasis:
         """The basis for these grids, with tables like ``like``."""
-        grids = (tuple(n_modes), tuple(n_in), tuple(n_out), tuple(extent))
+        # int: a compiler shall take grids as fixed and compile anew for another one.
+        n_in, n_out = tuple(int(n) for n in n_in), tuple(int(n) for n in n_out)
+        grids = (tuple(n_modes), n_in, n_out, tuple(extent))
         # A tracer's tables belong to its graph and must not outlive it.
         if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):
             method = "dense" if self.method == "auto" else self.method
@@ -209,8 +211,22 @@ def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     return tuple(positive_int(name, v) for v in values)
 
 
+def modes_within(
+    value: Any, order: int, limit: Sequence[int] | None
+) -> tuple[int, ...]:
+    """``n_modes`` as given, checked against ``max_n_modes``."""
+    modes = modes_per_axis("n_modes", value, order)
+    if limit is not None and any(m > most for m, most in zip(modes, limit)):
+        raise ValueError(
+            f"n_modes (={list(modes)}) exceeds max_n_modes (={list(limit)})"
+        )
+    return modes
+
+
 def number_per_axis(name: str, value: Any, order: int) -> tuple[float, ...]:
     """One positive, finite number per axis; a single one stands for all."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
     values = tuple(value) if isinstance(value, Iterable) else (value,) * order
     if len(values) != order:
         raise ValueError(f"{name} (={value}) must be one number or {order}")
@@ -251,13 +267,14 @@ def output_grid(
     if output_shape is None:
         if scaling is None:
             return tuple(grid)
-        output_shape = [round(n * r) for n, r in zip(grid, scaling)]
-    if len(output_shape) != len(grid) or any(n < 1 for n in output_shape):
+        output_shape = tuple(round(n * r) for n, r in zip(grid, scaling))
+    sizes = tuple(output_shape) if isinstance(output_shape, Iterable) else ()
+    if len(sizes) != len(grid) or any(n != round(n) or n < 1 for n in sizes):
         raise ValueError(
-            f"output_shape (={tuple(output_shape)}) must be {len(grid)} positive "
-            f"numbers of points, one per axis of the input grid (={tuple(grid)})"
+            f"output_shape (={output_shape}) must be {len(grid)} positive numbers of "
+            f"points, one per axis of the input grid (={tuple(grid)})"
         )
-    return tuple(output_shape)
+    return tuple(round(n) for n in sizes)
 
 
 def resampled(x: Tensor, n_out: tuple[int, ...]) -> Tensor:

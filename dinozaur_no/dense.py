@@ -14,6 +14,8 @@ from .conv_module import (
     BasisCache,
     ConfigurableClass,
     check_input,
+    modes_per_axis,
+    modes_within,
     number_per_axis,
     one_of,
     output_grid,
@@ -70,7 +72,17 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
     ) -> None:
         positive_int("in_channels", in_channels)
         positive_int("out_channels", out_channels)
-        super().__init__(in_channels, out_channels, n_modes, **kwargs)
+        order = len(n_modes) if isinstance(n_modes, Sequence) else 1
+        limit = kwargs.get("max_n_modes")
+        if limit is not None:
+            limit = modes_per_axis("max_n_modes", limit, order)
+        modes = modes_within(n_modes, order, limit)
+        self._limit = limit or modes
+        if kwargs.get("resolution_scaling_factor") is not None:
+            scaling = kwargs["resolution_scaling_factor"]
+            scaling = number_per_axis("resolution_scaling_factor", scaling, order)
+            kwargs["resolution_scaling_factor"] = list(scaling)
+        super().__init__(in_channels, out_channels, modes, **kwargs)
         self.extent = number_per_axis("extent", extent, self.order)
         self.memory = one_of("memory", memory, ("lean", "fast"))
         self._bases = BasisCache(axis_method)
@@ -78,6 +90,12 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             gradient_weight_init(out_channels, self.extent)
         )
         self.mix_weight = nn.Parameter(linear_weight(out_channels, 2 * out_channels))
+
+    @SpectralConv.n_modes.setter  # type: ignore[untyped-decorator]
+    def n_modes(self, value: int | Sequence[int]) -> None:
+        """Modes per axis, at most ``max_n_modes``; upstream shows the last halved."""
+        modes = modes_within(value, len(self._limit), self._limit)
+        SpectralConv.n_modes.fset(self, modes)
 
     def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
         """Apply the layer to a field (b, in_channels, *grid)."""

@@ -16,6 +16,7 @@ from .conv_module import (
     ConfigurableClass,
     check_input,
     modes_per_axis,
+    modes_within,
     number_per_axis,
     one_of,
     output_grid,
@@ -218,12 +219,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
     @n_modes.setter
     def n_modes(self, value: int | Sequence[int]) -> None:
-        modes = modes_per_axis("n_modes", value, self.order)
-        if self._limit and any(m > most for m, most in zip(modes, self._limit)):
-            raise ValueError(
-                f"n_modes (={list(modes)}) exceeds max_n_modes (={list(self._limit)})"
-            )
-        self._n_modes = modes
+        self._n_modes = modes_within(value, self.order, self._limit)
 
     def forward(
         self,
@@ -242,7 +238,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             Points of the output grid; overrides ``resolution_scaling_factor``.
         diffusion_time : Tensor, optional
             Positive times to use instead of the learned ones, (in_channels,) or one set
-            per item, (b, in_channels).
+            per item, (b, in_channels). Their values are not checked, as that would wait
+            for the device in every call.
 
         Returns
         -------
@@ -251,6 +248,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         """
         check_input(x, self.in_channels, self._n_modes, self.complex_data)
         time = self.diffusion_time if diffusion_time is None else diffusion_time
+        if not isinstance(time, Tensor):
+            raise TypeError(f"diffusion_time (={time!r}) must be a torch.Tensor")
         if time.shape not in ((x.shape[1],), x.shape[:2]):
             raise ValueError(
                 f"diffusion_time has shape {tuple(time.shape)}, expected "

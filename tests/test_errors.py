@@ -12,17 +12,6 @@ from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
 
 CONVS = [DiffusionSpectralConv, GradientSpectralConv]
 every_conv = pytest.mark.parametrize("conv", CONVS)
-# A gap: GradientSpectralConv hands n_modes to SpectralConv, which checks nothing.
-every_conv_that_checks_modes = pytest.mark.parametrize(
-    "conv",
-    [
-        DiffusionSpectralConv,
-        pytest.param(
-            GradientSpectralConv,
-            marks=pytest.mark.xfail(reason="SpectralConv does not check n_modes"),
-        ),
-    ],
-)
 
 
 def says(*parts):
@@ -44,7 +33,7 @@ def test_channels(conv, name, value, error):
         conv(**channels, n_modes=(4, 4))
 
 
-@every_conv_that_checks_modes
+@every_conv
 @pytest.mark.parametrize(
     ("modes", "shown", "error"),
     [
@@ -62,7 +51,7 @@ def test_n_modes(conv, modes, shown, error):
         conv(2, 2, modes)
 
 
-@every_conv_that_checks_modes
+@every_conv
 @pytest.mark.parametrize(
     ("modes", "shown", "error"),
     [
@@ -81,7 +70,7 @@ def test_setting_n_modes(conv, modes, shown, error):
     assert list(layer.n_modes) == before
 
 
-@every_conv_that_checks_modes
+@every_conv
 def test_exceeding_max_n_modes(conv):
     layer = conv(2, 2, (4, 4), max_n_modes=(4, 6))
     layer.n_modes = (4, 6)
@@ -287,3 +276,22 @@ def test_errors_come_through_the_builders():
     conv = DiffusionSpectralConv.configure(extent=(1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match=says("extent (=(1.0, 2.0, 3.0))")):
         FNO((4, 4), 1, 1, 4, conv_module=conv)
+
+
+@every_conv
+@pytest.mark.parametrize("shape", [4, (4.5, 4), (4,), (4, 0)])
+def test_output_shape_of_any_kind(conv, shape):
+    with pytest.raises(ValueError, match=says(f"output_shape (={shape})")):
+        conv(2, 2, (4, 4))(smooth(1, 2, (8, 8)), output_shape=shape)
+
+
+@every_conv
+def test_extent_as_a_tensor(conv):
+    assert conv(2, 2, (4, 4), extent=torch.tensor(2.0)).extent == (2.0, 2.0)
+    with pytest.raises(ValueError, match=says("extent (=-1.0)")):
+        conv(2, 2, (4, 4), extent=torch.tensor(-1.0))
+
+
+def test_time_that_is_not_a_tensor():
+    with pytest.raises(TypeError, match=says("diffusion_time (=0.1)")):
+        DiffusionSpectralConv(2, 2, (4, 4))(smooth(1, 2, (8, 8)), diffusion_time=0.1)
