@@ -157,8 +157,11 @@ class BasisCache:
         like: Tensor,
     ) -> RealBasis:
         """The basis for these grids, with tables like ``like``."""
-        # int: a compiler shall take grids as fixed and compile anew for another one.
-        n_in, n_out = tuple(int(n) for n in n_in), tuple(int(n) for n in n_out)
+        # A compiler shall take grids as fixed and compile anew for another one.
+        n_in, n_out = (
+            tuple(map(operator.index, n_in)),
+            tuple(map(operator.index, n_out)),
+        )
         grids = (tuple(n_modes), n_in, n_out, tuple(extent))
         # A tracer's tables belong to its graph and must not outlive it.
         if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):
