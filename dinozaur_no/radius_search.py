@@ -121,6 +121,10 @@ class NeighborCache:
     def __reduce__(self) -> tuple[Any, ...]:
         return NeighborCache, (self.capacity, self.capacity_bytes)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
     def get(self, key: Any) -> tuple[Tensor, Tensor] | None:
         """What was stored, unless somebody has written into it since."""
         entry = self._entries.pop(key, None)
