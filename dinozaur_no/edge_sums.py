@@ -63,9 +63,9 @@ class Edges:
 class SegmentSum(torch.autograd.Function):
     """Sum consecutive entries: the transpose of repeating rows.
 
-    As a bag of embeddings it measures 3 times faster than ``torch.segment_reduce`` and
-    15 times faster than ``index_add``, forward, and its backward, a gather, costs less
-    than theirs. It adds in the order of the edges, hence always gives the same result.
+    A bag of embeddings was the fastest forward pass on a CPU, before a CSR product,
+    ``torch.segment_reduce`` and ``index_add``; a gather the fastest backward pass. It
+    adds in the order of the edges, hence always gives the same result.
     """
 
     @staticmethod

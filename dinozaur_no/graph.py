@@ -119,6 +119,9 @@ class FastIntegralTransform(IntegralTransform):
     own, which excludes batch normalisation. As upstream, ``"linear_kernelonly"`` with a
     given ``f_y`` multiplies by it, like ``"linear"``, and weights turn means into sums.
 
+    Results on a CPU repeat exactly. On a GPU the gradients of points are added by
+    ``index_add_``, which repeats under ``torch.use_deterministic_algorithms(True)``.
+
     Parameters
     ----------
     channel_mlp, channel_mlp_layers, channel_mlp_non_linearity, transform_type
