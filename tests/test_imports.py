@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "dropout": {"torch", "predictive"},
     "laplace": {"torch", "predictive"},
     "metrics": {"torch"},
-    "radius_search": {"torch", "numpy", "scipy", "conv_module"},
+    "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
     "edge_sums": {"torch"},
     "graph": {
         *("torch", "neuralop.layers", "conv_module"),
