@@ -12,6 +12,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "demo": "train FNO, TFNO and DINOZAUR on Darcy flow; table and picture",
     "cost": "time and memory of one layer and of whole models",
+    "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
 }
 
 

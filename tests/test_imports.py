@@ -35,7 +35,12 @@ MAY_IMPORT = {
     "dropout": {"torch", "predictive"},
     "laplace": {"torch", "predictive"},
     "metrics": {"torch"},
-    "graph": {"torch", "numpy", "scipy", "neuralop.layers"},
+    "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
+    "edge_sums": {"torch"},
+    "graph": {
+        *("torch", "neuralop.layers", "conv_module"),
+        *("radius_search", "edge_sums"),
+    },
     "plots": {"torch", "numpy", "matplotlib", "metrics", "predictive"},
     "transfer": {"torch"},
 }
