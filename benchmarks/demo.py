@@ -34,7 +34,7 @@ PICTURE = ROOT / "docs" / "_static" / "demo.png"
 README = ROOT / "README.md"
 OUTPUT = ROOT / "benchmarks" / "output"
 
-FIRST_TEST_SEED = 1_000_000  # far from any seed of the training data
+FIRST_TEST_SEED = 2_000_000  # far from any seed of training data or earlier trials
 RATE = 3e-3  # above the paper's 1e-3, as there are far fewer steps here
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "FNO": FNO,
