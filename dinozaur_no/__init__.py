@@ -1,9 +1,29 @@
 """Heat diffusion layers for neuraloperator: small, fast, honest about uncertainty."""
 
+from .bayesian import BayesianDiffusionConv
 from .dense import GradientSpectralConv
 from .diffusion import DiffusionSpectralConv
 from .graph import accelerate_gno
+from .predictive import Predictive
+from .variational import VariationalOperator
+from .variational_training import (
+    VariationalLoss,
+    parameter_groups,
+    propose_prior,
+    warm_start,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["DiffusionSpectralConv", "GradientSpectralConv", "accelerate_gno"]
+__all__ = [
+    "BayesianDiffusionConv",
+    "DiffusionSpectralConv",
+    "GradientSpectralConv",
+    "Predictive",
+    "VariationalLoss",
+    "VariationalOperator",
+    "accelerate_gno",
+    "parameter_groups",
+    "propose_prior",
+    "warm_start",
+]

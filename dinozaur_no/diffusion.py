@@ -247,7 +247,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             Field (b, out_channels, *output_shape).
         """
         check_input(x, self.in_channels, self._n_modes, self.complex_data)
-        time = self.diffusion_time if diffusion_time is None else diffusion_time
+        time = self._times_for(x) if diffusion_time is None else diffusion_time
         if not isinstance(time, Tensor):
             raise TypeError(f"diffusion_time (={time!r}) must be a torch.Tensor")
         if time.shape not in ((x.shape[1],), x.shape[:2]):
@@ -262,6 +262,10 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         if time.ndim == 2:
             time = torch.cat([time, time])
         return torch.complex(*self._diffuse_and_mix(parts, time, n_out).chunk(2))
+
+    def _times_for(self, x: Tensor) -> Tensor:
+        """The times to use for this input, (in_channels,) or (b, in_channels)."""
+        return self.diffusion_time
 
     def _diffuse_and_mix(
         self, x: Tensor, time: Tensor, n_out: tuple[int, ...]

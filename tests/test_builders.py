@@ -14,12 +14,20 @@ from neuralop.training import AdamW, Trainer
 from neuralop.training.incremental import IncrementalFNOTrainer
 from torch.utils.data import DataLoader
 
-from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
+from dinozaur_no import (
+    BayesianDiffusionConv,
+    DiffusionSpectralConv,
+    GradientSpectralConv,
+)
 
 CONVS = {
     "diffusion": DiffusionSpectralConv,
     "plain": DiffusionSpectralConv.configure(gradient_features=False),
     "configured": DiffusionSpectralConv.configure(extent=2.0, time_init=1e-2),
+    "bayesian": BayesianDiffusionConv,
+    "bayesian items": BayesianDiffusionConv.configure(
+        draw="item", covariance="diagonal"
+    ),
     "dense": GradientSpectralConv,
 }
 GRID = (6, 7)
@@ -354,9 +362,9 @@ def test_checkpoint_in_a_new_process(tmp_path, run_python):
 
 @every_conv
 def test_checkpoint(conv, tmp_path):
-    model = small_fno(conv)
+    model = small_fno(conv).eval()
     model.save_checkpoint(tmp_path, "model")
-    restored = FNO.from_checkpoint(tmp_path, "model")
+    restored = FNO.from_checkpoint(tmp_path, "model").eval()
     assert type(restored.fno_blocks.convs[0]) is conv
     x = smooth(1, 2, GRID)
     assert torch.equal(restored(x), model(x))

@@ -31,7 +31,11 @@ MAY_IMPORT = {
     },
     "bayesian": {"torch", "conv_module", "diffusion"},
     "predictive": {"torch"},
-    "variational": {"torch", "bayesian", "predictive"},
+    "draws": {"torch", "neuralop.layers", "predictive"},
+    "variational": {"torch", "conv_module", "bayesian", "draws", "predictive"},
+    "variational_training": {
+        *("torch", "conv_module", "diffusion", "bayesian", "variational")
+    },
     "dropout": {"torch", "predictive"},
     "laplace": {"torch", "predictive"},
     "metrics": {"torch"},
@@ -128,10 +132,11 @@ def test_the_package_itself_only_re_exports():
 
 def test_public_paths():
     """Checkpoints hold these."""
+    from dinozaur_no.bayesian import BayesianDiffusionConv
     from dinozaur_no.dense import GradientSpectralConv
     from dinozaur_no.diffusion import DiffusionSpectralConv
 
-    for cls in (DiffusionSpectralConv, GradientSpectralConv):
+    for cls in (BayesianDiffusionConv, DiffusionSpectralConv, GradientSpectralConv):
         assert getattr(dinozaur_no, cls.__name__) is cls
         assert cls.__qualname__ == cls.__name__
 

@@ -1,0 +1,394 @@
+r"""`VariationalOperator`: noise, ELBO and posterior predictive of a whole model."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .bayesian import BayesianDiffusionConv
+from .conv_module import number_per_axis, one_of, positive_int
+from .draws import Fields, apply_draws, joined, map_fields, summarised
+from .predictive import Predictive, evaluating, save_atomically
+
+#: Steps over which closed-form noise averages.
+_NOISE_MEMORY = 50
+
+
+class VariationalOperator(nn.Module):
+    r"""A neural operator with a posterior over its diffusion times, and noise.
+
+    It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
+    are :math:`u = N_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
+    all points. Calling it calls the model: in training mode with drawn times, in
+    evaluation mode with the posterior medians.
+
+    Parameters
+    ----------
+    model : nn.Module
+        `FNO`, `TFNO`, `GINO`, `FNOGNO` or any other module that contains at least one
+        `BayesianDiffusionConv`.
+    noise_variance : float, default exp(-4)
+        :math:`\sigma^2` in units of the targets of the loss, or its start.
+    learn_noise : bool or {"closed_form", "gradient"}, default True
+        How to learn the noise. True or ``"closed_form"``: `loss` sets it to a running
+        average of the squared residuals, which maximises the ELBO given the rest.
+        ``"gradient"``: its logarithm is a parameter of the optimiser, slow in short
+        trainings. False: it stays.
+    prior_mean, prior_scale : float or sequence of float, optional
+        Prior of ln tau, for all layers or one for each (see `propose_prior`); by
+        default what the layers were built with.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The wrapped model.
+    raw_noise : Tensor
+        Logarithm of the noise variance: a parameter if it is learned by gradient, else
+        a buffer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neuralop.models import FNO
+    >>> from dinozaur_no import BayesianDiffusionConv, VariationalOperator
+    >>> fno = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
+    >>> operator = VariationalOperator(fno)
+    >>> x, y = torch.randn(4, 1, 16, 16), torch.randn(4, 1, 16, 16)
+    >>> operator.loss(operator(x), y, num_data=100).backward()
+    >>> operator.predict(x, n_samples=10).std.shape
+    torch.Size([4, 1, 16, 16])
+    """
+
+    raw_noise: Tensor
+    noise_steps: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        noise_variance: float = math.exp(-4),
+        learn_noise: bool | Literal["closed_form", "gradient"] = True,
+        prior_mean: float | Sequence[float] | None = None,
+        prior_scale: float | Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
+        self.model = model
+        layers = self.layers
+        if not layers:
+            raise ValueError(
+                f"model ({type(model).__name__}) contains no BayesianDiffusionConv; "
+                "build it with conv_module=BayesianDiffusionConv (fno_conv_module for "
+                "GINO and FNOGNO)"
+            )
+        if learn_noise is True:
+            learn_noise = "closed_form"
+        self.learn_noise = one_of(
+            "learn_noise", learn_noise, (False, "closed_form", "gradient")
+        )
+        like = layers[0].raw_time
+        (variance,) = number_per_axis("noise_variance", noise_variance, 1)
+        raw_noise = torch.full((), math.log(variance), device=like.device)
+        if learn_noise == "gradient":
+            self.raw_noise = nn.Parameter(raw_noise)
+        else:
+            self.register_buffer("raw_noise", raw_noise)
+        self.register_buffer("noise_steps", torch.zeros((), device=like.device))
+        means = self._per_layer("prior_mean", prior_mean)
+        scales = self._per_layer("prior_scale", prior_scale)
+        for layer, mean, scale in zip(layers, means, scales):
+            layer.set_prior(mean, scale)
+
+    @property
+    def layers(self) -> list[BayesianDiffusionConv]:
+        """The Bayesian layers of the model, from the first to the last."""
+        return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """Variance of the noise, a scalar; can be set."""
+        return self.raw_noise.exp()
+
+    @noise_variance.setter
+    def noise_variance(self, value: float) -> None:
+        (variance,) = number_per_axis("noise_variance", float(value), 1)
+        with torch.no_grad():
+            self.raw_noise.fill_(math.log(variance))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments."""
+        return self.model(*args, **kwargs)
+
+    def kl_divergence(self) -> Tensor:
+        """Divergence of the posterior of all layers from their prior, a scalar."""
+        return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
+
+    def log_likelihood(self, prediction: Fields, target: Fields) -> Tensor:
+        """Gaussian log-likelihood of each field, summed over its points.
+
+        Parameters
+        ----------
+        prediction, target : Tensor, or dict of Tensors
+            Fields (b, c, *grid) or (b, points, c) of equal shape, with the batch first.
+            A matrix (points, c), as an unbatched `FNOGNO` returns, is one field.
+
+        Returns
+        -------
+        Tensor
+            Of shape (b,), in float32 or better.
+        """
+        total: Tensor | None = None
+        for residual in _residuals(prediction, target):
+            squares = residual.square().flatten(1).sum(1)
+            points = residual[0].numel() if len(residual) else 0
+            noise = self.raw_noise.to(squares.dtype)
+            constant = points * (noise + math.log(2 * math.pi))
+            part = -0.5 * (squares * torch.exp(-noise) + constant)
+            total = part if total is None else total + part
+        if total is None:
+            raise ValueError("prediction and target are empty dicts; there is no field")
+        return total
+
+    def elbo(
+        self,
+        prediction: Fields,
+        target: Fields,
+        num_data: int,
+        beta: float | Literal["paper"] = 1.0,
+    ) -> Tensor:
+        r"""Estimate the evidence lower bound of the whole data set from a batch.
+
+        .. math:: N \cdot \frac1b \sum_{n=1}^b \ln p(u_n | \hat u_n) - \beta D_{KL}
+
+        Parameters
+        ----------
+        prediction, target : Tensor, or dict of Tensors
+            As for `log_likelihood`; the prediction is made in training mode.
+        num_data : int
+            N, the number of fields in the whole training set (under DDP: of all
+            processes together).
+        beta : float or "paper", default 1.0
+            Weight of the divergence: 1 is the bound, less during a warm-up.
+            ``"paper"`` is the paper's scaling, with the divergence added to the loss of
+            every single field, so ``beta = num_data``.
+
+        Returns
+        -------
+        Tensor
+            A scalar in nats. It does not change any state.
+        """
+        n = positive_int("num_data", num_data)
+        likelihood = self.log_likelihood(prediction, target)
+        if not len(likelihood):
+            raise ValueError("prediction and target hold no field: the batch is empty")
+        return n * likelihood.mean() - kl_weight(beta, n) * self.kl_divergence()
+
+    def loss(
+        self,
+        prediction: Fields,
+        target: Fields,
+        num_data: int,
+        beta: float | Literal["paper"] = 1.0,
+    ) -> Tensor:
+        """What to minimise: minus `elbo` per field, after `update_noise`.
+
+        The noise is updated if it is learned in closed form and both this module and
+        gradients are in training mode.
+        """
+        if self.training and torch.is_grad_enabled():
+            self.update_noise(prediction, target)
+        return -self.elbo(prediction, target, num_data, beta) / num_data
+
+    @torch.no_grad()
+    def update_noise(self, prediction: Fields, target: Fields) -> None:
+        """Move closed-form noise towards the mean square of these residuals.
+
+        The running average remembers about 50 steps; at first it is a plain average.
+        Other kinds of noise stay as they are. Under DDP all processes take over the
+        noise of the first one.
+        """
+        if self.learn_noise != "closed_form":
+            return
+        residuals = _residuals(prediction, target)
+        count = sum(r.numel() for r in residuals)
+        if not count:
+            return
+        mean_square = torch.stack([r.square().sum() for r in residuals]).sum() / count
+        self.noise_steps += 1
+        rate = 1 / self.noise_steps.clamp(max=_NOISE_MEMORY)
+        average = torch.lerp(self.noise_variance, mean_square.to(rate.dtype), rate)
+        self.raw_noise.copy_(average.clamp(min=1e-30).log())
+
+    @torch.no_grad()
+    def sample(
+        self,
+        *args: Any,
+        n_samples: int = 100,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        **kwargs: Any,
+    ) -> Fields:
+        """Draw operators from the posterior and apply them to the same input.
+
+        What does not depend on a draw is computed once for all draws of a chunk: the
+        lifting, the first layer's analysis of its input, and the kernels of graph
+        layers that went through `accelerate_gno`. The model is in evaluation mode
+        meanwhile.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the model.
+        n_samples : int, default 100
+            Number of draws.
+        generator : torch.Generator, optional
+            Source of randomness on the model's device, by default torch's global one.
+        chunk_size : int, optional
+            Draws to compute together, by default what measured fast for the size of
+            the fields; 1 if the model has graph layers of neuraloperator, which cannot
+            compute several at once. It changes memory and time, and the draws by
+            rounding only.
+
+        Returns
+        -------
+        Tensor, or dict of Tensors
+            Draws without noise, (n_samples, *shape of the output).
+        """
+        return joined(self._chunks(args, kwargs, n_samples, generator, chunk_size))
+
+    @torch.no_grad()
+    def predict(
+        self,
+        *args: Any,
+        n_samples: int = 100,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        keep_samples: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Predictive distribution from draws, see `sample`.
+
+        Parameters
+        ----------
+        *args, n_samples, generator, chunk_size, **kwargs
+            As for `sample`.
+        keep_samples : bool, default True
+            Whether the result holds the draws. Without, memory does not grow with
+            ``n_samples``.
+
+        Returns
+        -------
+        Predictive, or dict of Predictive
+        """
+        chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
+        noise = self.noise_variance
+        if not keep_samples:
+            return summarised(chunks, noise)
+        return map_fields(
+            joined(chunks), lambda draws: Predictive.from_samples(draws, noise)
+        )
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Parameters and buffers alone, so that ``weights_only=True`` loads them.
+
+        A model of neuraloperator also puts the arguments it was built with into its
+        own ``state_dict``; they are not needed here.
+        """
+        state = super().state_dict(*args, **kwargs)
+        state.pop("_metadata", None)
+        return state
+
+    def save_checkpoint(
+        self, save_folder: str | os.PathLike[str], save_name: str
+    ) -> None:
+        """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        save_atomically(self.state_dict(), path)
+
+    def load_checkpoint(
+        self,
+        save_folder: str | os.PathLike[str],
+        save_name: str,
+        map_location: Any = None,
+    ) -> None:
+        """Read what `save_checkpoint` wrote. Only tensors are read, no code is run."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        state = torch.load(path, map_location=map_location, weights_only=True)
+        self.load_state_dict(state)
+
+    def extra_repr(self) -> str:
+        """The noise, for ``print``."""
+        variance = self.noise_variance.item()
+        return f"noise_variance={variance:.4g}, learn_noise={self.learn_noise!r}"
+
+    def _chunks(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        n_samples: int,
+        generator: torch.Generator | None,
+        chunk_size: int | None,
+    ) -> Iterator[Fields]:
+        """Draws of the output, some at a time. All times are drawn before."""
+        n = positive_int("n_samples", n_samples)
+        if chunk_size is not None:
+            chunk_size = positive_int("chunk_size", chunk_size)
+        times = {
+            f"{name}.raw_time".lstrip("."): layer.sample_log_times(n, generator)
+            for name, layer in self.model.named_modules()
+            if isinstance(layer, BayesianDiffusionConv)
+        }
+        with evaluating(self.model):
+            yield from apply_draws(self.model, times, args, kwargs, chunk_size)
+
+    def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
+        n = len(self.layers)
+        if value is None or isinstance(value, (int, float)):
+            return [value] * n
+        if len(value) != n:
+            raise ValueError(
+                f"{name} has {len(value)} entries, but the model has {n} Bayesian "
+                "layers; give one number, or one entry per layer"
+            )
+        return list(value)
+
+
+def kl_weight(beta: float | str, num_data: int) -> float:
+    """The weight of the divergence as a number."""
+    if beta == "paper":
+        return float(num_data)
+    if isinstance(beta, str) or not 0 <= beta < math.inf:
+        raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
+    return float(beta)
+
+
+def _residuals(prediction: Fields, target: Fields) -> list[Tensor]:
+    """Target minus prediction, batch first, in float32 or better."""
+    if isinstance(prediction, Mapping) and isinstance(target, Mapping):
+        if prediction.keys() != target.keys():
+            raise ValueError(
+                f"prediction has the keys {sorted(prediction)}, target {sorted(target)}"
+            )
+        parts = [_residuals(prediction[key], target[key]) for key in prediction]
+        return [residual for part in parts for residual in part]
+    for name, field in (("prediction", prediction), ("target", target)):
+        if not isinstance(field, Tensor):
+            raise TypeError(
+                f"{name} must be a torch.Tensor, got {type(field).__name__}"
+            )
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(prediction.shape)} and target "
+            f"{tuple(target.shape)}; they must agree"
+        )
+    dtype = torch.promote_types(
+        torch.promote_types(prediction.dtype, target.dtype), torch.float32
+    )
+    residual = target.to(dtype) - prediction.to(dtype)
+    return [residual[None] if residual.ndim <= 2 else residual]
