@@ -80,9 +80,8 @@ def test_kl_has_the_gradients_of_finite_differences(covariance):
     names = [name for name in names if getattr(layer, name) is not None]
 
     def kl(*values):
-        return torch.func.functional_call(
-            _Divergence(layer), {f"layer.{n}": v for n, v in zip(names, values)}, ()
-        )
+        parameters = {f"layer.{n}": v for n, v in zip(names, values, strict=True)}
+        return torch.func.functional_call(_Divergence(layer), parameters, ())
 
     values = [getattr(layer, n).detach().requires_grad_() for n in names]
     assert torch.autograd.gradcheck(kl, values)
