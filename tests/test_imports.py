@@ -37,9 +37,10 @@ MAY_IMPORT = {
     "metrics": {"torch"},
     "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
     "edge_sums": {"torch"},
+    "integral_transform": {"torch", "neuralop.layers", "conv_module", "edge_sums"},
     "graph": {
         *("torch", "neuralop.layers", "conv_module"),
-        *("radius_search", "edge_sums"),
+        *("radius_search", "integral_transform"),
     },
     "plots": {"torch", "numpy", "matplotlib", "metrics", "predictive"},
     "transfer": {"torch"},
