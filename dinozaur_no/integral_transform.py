@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from .conv_module import one_of, positive_int
-from .edge_sums import Edges, Kernel, edge_sum
+from .edge_sums import Edges, Integrand, Kernel, edge_sum
 
 #: Bytes that the edges of one chunk may take, with their gradients.
 _CHUNK_BYTES = 1 << 28
@@ -107,7 +107,7 @@ class FastIntegralTransform(IntegralTransform):
         batch = 1 if f is None else f.shape[1]
         chunk = self.chunk_edges or self._automatic_chunk(u, v, batch)
         edges = Edges(index, splits, chunk)
-        sums = edge_sum(edges, kernel, multiply, u, v, f, w, parameters)
+        sums = edge_sum(edges, Integrand(kernel, multiply), [u, v, f, w, *parameters])
         if w is None and self.reduction == "mean":
             sums = sums / counts[filled, None, None].to(sums.dtype)
         if sums.shape[1] != batch:

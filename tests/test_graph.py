@@ -20,8 +20,9 @@ from neuralop.models import FNO, FNOGNO, GINO
 from torch import nn
 
 from dinozaur_no import DiffusionSpectralConv, accelerate_gno
-from dinozaur_no.edge_sums import Edges, segment_sum
+from dinozaur_no.edge_sums import Edges
 from dinozaur_no.graph import FastIntegralTransform, RadiusSearch
+from dinozaur_no.segment_sum import segment_sum
 
 TYPES = ("linear", "linear_kernelonly", "nonlinear", "nonlinear_kernelonly")
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "laplace": {"torch", "predictive"},
     "metrics": {"torch"},
     "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
-    "edge_sums": {"torch"},
+    "segment_sum": {"torch"},
+    "edge_sums": {"torch", "segment_sum"},
     "integral_transform": {"torch", "neuralop.layers", "conv_module", "edge_sums"},
     "graph": {
         *("torch", "neuralop.layers", "conv_module"),
