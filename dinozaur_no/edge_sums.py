@@ -149,6 +149,10 @@ class _ChunkedSum(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
         ctx.edges, ctx.integrand = edges, integrand
         ctx.surroundings = _Surroundings.now(edges.index.device)
+        if ctx.surroundings.autocast:
+            # It remembers its copies of leaves. Made here, where nothing is recorded,
+            # they would cut off the gradient of the next use of a parameter.
+            inputs = tuple(x if x is None else x.detach() for x in inputs)
         return _piecewise(edges, integrand, inputs)
 
     @staticmethod
@@ -178,8 +182,11 @@ def _gradients(
     grad: Tensor,
 ) -> list[Tensor | None]:
     """Gradients of all inputs, the integrand computed again piece by piece."""
+    # In bfloat16 a sum of many pieces would stop growing.
     totals = [
-        torch.zeros_like(x) if n and x is not None else None
+        torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+        if n and x is not None
+        else None
         for x, n in zip(inputs, needed)
     ]
     wanted = [k for k, n in enumerate(needed) if n]
@@ -202,14 +209,17 @@ def _gradients(
             if g is None or total is None:
                 continue
             if k in (0, 2):
-                total.index_add_(0, part.index, g)
+                total.index_add_(0, part.index, g.to(total.dtype))
             elif k == 1:
                 total[rows] = segment_sum(g, part.splits)
             elif k == 3:
                 total[span] = g
             else:
                 total += g
-    return totals
+    return [
+        total if x is None or total is None else total.to(x.dtype)
+        for x, total in zip(inputs, totals)
+    ]
 
 
 @dataclass(frozen=True)
