@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from benchmarks import cost_growth, environment, tables
 from benchmarks.cost_plots import plot_cost, plot_growth
 from benchmarks.measure import Step, interleaved, peak_megabytes
+from benchmarks.options import add_options, check_options
 from benchmarks.training import megabytes_kept_for_backward
 from dinozaur_no import DiffusionSpectralConv
 
@@ -48,6 +49,7 @@ QUICK = {"quick": Case(1, 4, (12, 10), (4, 4))}
 
 PARTS = ["layers", "models", "growth", "axes"]
 REFERENCE = "dense"
+ROUNDS = 9
 LAYERS: dict[str, Callable[[Case], nn.Module]] = {
     "dense": lambda c: SpectralConv(c.channels, c.channels, c.modes),
     "tucker_0.4": lambda c: SpectralConv(
@@ -122,25 +124,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(CASES),
         help="sizes (all; for models all but car, half a minute a step)",
     )
-    parser.add_argument("--rounds", type=int, default=9, help="timed rounds (9)")
-    parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
-    parser.add_argument("--out", type=Path, help="directory for all files")
-    parser.add_argument(
-        "--update-docs", action="store_true", help="show the results in docs/cost.md"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
-    )
+    add_options(parser, str(ROUNDS), "docs/cost.md")
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure, print the tables, write CSV files and pictures."""
-    if args.rounds < 1:
-        raise ValueError(f"--rounds (={args.rounds}) must be at least 1")
-    if args.quick and args.out is None:
-        raise ValueError("--quick has no place among the results: give --out DIR")
-    if args.update_docs and args.out:
-        raise ValueError("--update-docs shows the committed results: leave out --out")
+    check_options(args)
+    rounds = args.rounds or ROUNDS
     if args.threads:
         torch.set_num_threads(args.threads)
     results, pictures = args.out or RESULTS, args.out or PICTURES
@@ -152,14 +142,14 @@ def run(args: argparse.Namespace) -> None:
         cases = QUICK if args.quick else {name: CASES[name] for name in names}
         rows: list[dict[str, str]] = []
         for name, case in cases.items():
-            rows += measure(name, case, args.rounds)
+            rows += measure(name, case, rounds)
             tables.write_csv(path, rows)  # finished cases survive an interruption
         print(f"\n{tables.markdown_table(rows, COLUMNS)}\n\nwritten: {path}")
         plot_cost(pictures / f"{path.stem}.png", rows, what)
     if "growth" in args.what:
-        cost_growth.measure_growth(results, pictures, args.rounds, args.quick)
+        cost_growth.measure_growth(results, pictures, rounds, args.quick)
     if "axes" in args.what:
-        cost_growth.measure_axes(results, args.rounds, args.quick)
+        cost_growth.measure_axes(results, rounds, args.quick)
     if args.update_docs:
         update_docs()
 

@@ -20,11 +20,15 @@ import torch
 from neuralop.layers.gno_block import GNOBlock
 from torch import Tensor
 
-from benchmarks import environment, tables
+from benchmarks import environment, gno_reduction, tables
+from benchmarks.options import add_options, check_options
 from dinozaur_no import accelerate_gno
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "graph.md"
+PARTS = ["decode", "reduction"]
+ROUNDS = 3
 #: Upstream's search holds about three matrices of all distances at a time.
 LARGEST_MATRIX_GB = 5.0
 
@@ -64,31 +68,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks gno``."""
     sizes = sorted({case.points for case in CASES})
     radii = sorted({case.radius for case in CASES})
+    parser.add_argument(
+        "--what",
+        nargs="*",
+        choices=PARTS,
+        default=PARTS[:1],
+        help="decode a grid (default), or ways to sum edges; none with --update-docs "
+        "shows what is there",
+    )
     parser.add_argument("--points", type=int, nargs="+", choices=sizes, default=sizes)
     parser.add_argument("--radius", type=float, nargs="+", choices=radii, default=radii)
-    parser.add_argument("--rounds", type=int, default=3, help="timed steps (3)")
-    parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
-    parser.add_argument("--out", type=Path, help="directory for the results")
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
-    )
+    add_options(parser, f"{ROUNDS}; reduction {gno_reduction.ROUNDS}", "docs/graph.md")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure, print the table, write ``gno.csv``; other cases in it are kept."""
-    if args.rounds < 1:
-        raise ValueError(f"--rounds (={args.rounds}) must be at least 1")
-    if args.quick and args.out is None:
-        raise ValueError("--quick has no place among the results: give --out DIR")
+    """Measure, print the tables, write CSV files."""
+    check_options(args)
+    results = args.out or RESULTS
+    if "decode" in args.what:
+        measure_decoders(results / "gno.csv", args)
+    if "reduction" in args.what:
+        path = results / "gno_reduction.csv"
+        gno_reduction.measure_reductions(path, args.rounds, args.threads, args.quick)
+    if args.update_docs:
+        update_docs()
+
+
+def update_docs(page: Path = PAGE) -> None:
+    """Show the committed results in the documentation."""
+    for part, table in documented_tables().items():
+        tables.replace_between_markers(page, f"gno-{part}", table)
+
+
+def documented_tables() -> dict[str, str]:
+    """The tables of the documentation, from those results that are committed."""
+    sources = {
+        "decode": ("gno.csv", COLUMNS),
+        "reduction": ("gno_reduction.csv", gno_reduction.COLUMNS),
+    }
+    shown = {}
+    for part, (name, columns) in sources.items():
+        if (RESULTS / name).exists():
+            rows = tables.read_csv(RESULTS / name)
+            threads = " and ".join(sorted({row["threads"] for row in rows}))
+            caption = environment.caption({**rows[-1], "threads": threads})
+            shown[part] = f"{tables.markdown_table(rows, columns)}\n\n{caption}"
+    return shown
+
+
+def measure_decoders(path: Path, args: argparse.Namespace) -> None:
+    """Measure the chosen cases; others in the file are kept."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    path = (args.out or RESULTS) / "gno.csv"
     chosen = [c for c in CASES if c.points in args.points and c.radius in args.radius]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     if path.exists():
         rows = {_key(row): row for row in tables.read_csv(path)}
     for case in QUICK if args.quick else chosen:
-        for row in measure(case, args.rounds):
+        for row in measure(case, args.rounds or ROUNDS):
             rows[_key(row)] = row
         ordered = [rows[key] for key in sorted(rows, key=_order)]
         tables.write_csv(path, ordered)  # finished cases survive an interruption

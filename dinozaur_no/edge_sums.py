@@ -18,8 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .segment_sum import segment_sum
+
 #: The kernel: of u[j], v[i], f[j] (or None) and its own parameters.
 Kernel = Callable[[Tensor, Tensor, "Tensor | None", Sequence[Tensor]], Tensor]
+#: u, v, f (or None), w (or None) and the parameters of the kernel, in this order.
+Inputs = Sequence["Tensor | None"]
 
 
 @dataclass(frozen=True)
@@ -53,129 +57,84 @@ class Edges:
             yield slice(row, last), slice(edge, end)
             row, edge = last, end
 
-    def rows(self, rows: slice) -> Tensor:
-        """For each edge of these rows its row, counted from the first of them."""
-        counts = self.splits[rows.start : rows.stop + 1].diff()
-        numbers = torch.arange(len(counts), device=counts.device)
-        return numbers.repeat_interleave(counts)
+    def piece(
+        self, rows: slice, span: slice, inputs: Inputs
+    ) -> tuple[Edges, list[Tensor | None]]:
+        """One of the pieces as a graph of its own, and its part of the inputs."""
+        splits = self.splits[rows.start : rows.stop + 1] - span.start
+        u, v, f, w, *parameters = inputs
+        v, w = v if v is None else v[rows], w if w is None else w[span]
+        return Edges(self.index[span], splits, self.chunk), [u, v, f, w, *parameters]
+
+    def rows(self) -> Tensor:
+        """For each edge its row."""
+        numbers = torch.arange(len(self.splits) - 1, device=self.splits.device)
+        return numbers.repeat_interleave(self.splits.diff())
+
+    def gather(self, inputs: Inputs) -> list[Tensor | None]:
+        """The inputs of each edge, from those of neighbours and rows."""
+        places = (self.index, self.rows(), self.index)
+        gathered = [
+            x if x is None else x.index_select(0, place)
+            for x, place in zip(inputs, places)
+        ]
+        return [*gathered, *inputs[3:]]
 
 
-class SegmentSum(torch.autograd.Function):
-    """Sum consecutive entries: the transpose of repeating rows.
+@dataclass(frozen=True)
+class Integrand:
+    """What is summed, of inputs that are gathered per edge.
 
-    A bag of embeddings was the fastest forward pass on a CPU, before a CSR product,
-    ``torch.segment_reduce`` and ``index_add``; a gather the fastest backward pass. It
-    adds in the order of the edges, hence always gives the same result.
+    Parameters
+    ----------
+    kernel : callable
+        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c).
+    multiply : bool
+        Whether to multiply the kernel by ``f[j]``.
     """
 
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, splits: Tensor) -> Tensor:
-        """Sums of shape (m, *rest) of values of shape (edges, *rest)."""
-        ctx.save_for_backward(splits)
-        flat = values.reshape(len(values), -1)
-        numbers = torch.arange(len(values), device=values.device)
-        sums = torch.nn.functional.embedding_bag(
-            numbers, flat, splits, mode="sum", include_last_offset=True
-        )
-        return sums.view(-1, *values.shape[1:])
+    kernel: Kernel
+    multiply: bool
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Every entry gets the gradient of its sum."""
-        (splits,) = ctx.saved_tensors
-        return grad.repeat_interleave(splits.diff(), 0), None
+    def __call__(self, inputs: Sequence[Any]) -> Tensor:
+        """The value of each edge."""
+        u, v, f, w, *parameters = inputs
+        values = self.kernel(u, v, f, parameters)
+        if self.multiply and f is not None:
+            values = values * f
+        return values if w is None else values * w[:, None, None]
 
 
-def segment_sum(values: Tensor, splits: Tensor) -> Tensor:
-    """Sums of ``values[splits[i] : splits[i + 1]]``; zero where that is empty."""
-    if not values.numel():
-        return values.sum(0).expand(len(splits) - 1, *values.shape[1:])
-    sums: Tensor = SegmentSum.apply(values, splits)
-    return sums
-
-
-def edge_sum(
-    edges: Edges,
-    kernel: Kernel,
-    multiply: bool,
-    u: Tensor,
-    v: Tensor,
-    f: Tensor | None,
-    w: Tensor | None,
-    parameters: Sequence[Tensor],
-) -> Tensor:
-    """Sum the kernel over the edges of each row, see the module.
+def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    """Sum the integrand over the edges of each row, see the module.
 
     Parameters
     ----------
     edges : Edges
         The graph. With more edges than its chunk nothing per edge is kept for the
-        backward pass, which computes the kernel again instead.
-    kernel : callable
-        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c).
-    multiply : bool
-        Whether to multiply the kernel by ``f[j]``.
-    u, v, f, w : Tensor
-        Features of neighbours and rows, function, weight of each edge.
-    parameters : sequence of Tensor
-        Parameters of the kernel.
+        backward pass, which computes the integrand again instead.
+    integrand : Integrand
+        What to sum.
+    inputs : sequence of Tensor or None
+        Features of neighbours and rows, function, weight of each edge, and then the
+        parameters of the kernel.
     """
     if len(edges.index) <= edges.chunk:
-        return _at_once(edges, kernel, multiply, u, v, f, w, parameters)
-    out: Tensor = _ChunkedSum.apply(edges, kernel, multiply, u, v, f, w, *parameters)
+        return _at_once(edges, integrand, inputs)
+    out: Tensor = _ChunkedSum.apply(edges, integrand, *inputs)
     return out
 
 
-def _integrand(
-    kernel: Kernel,
-    multiply: bool,
-    u: Tensor,
-    v: Tensor,
-    f: Tensor | None,
-    w: Tensor | None,
-    parameters: Sequence[Tensor],
-) -> Tensor:
-    """What is summed, for values that are already gathered per edge."""
-    values = kernel(u, v, f, parameters)
-    if multiply and f is not None:
-        values = values * f
-    return values if w is None else values * w[:, None, None]
+def _at_once(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    return segment_sum(integrand(edges.gather(inputs)), edges.splits)
 
 
-def _at_once(
-    edges: Edges,
-    kernel: Kernel,
-    multiply: bool,
-    u: Tensor,
-    v: Tensor,
-    f: Tensor | None,
-    w: Tensor | None,
-    parameters: Sequence[Tensor],
-) -> Tensor:
-    row = edges.rows(slice(0, len(v)))
-    u_j, v_i = u.index_select(0, edges.index), v.index_select(0, row)
-    f_j = None if f is None else f.index_select(0, edges.index)
-    values = _integrand(kernel, multiply, u_j, v_i, f_j, w, parameters)
-    return segment_sum(values, edges.splits)
-
-
-def _piecewise(
-    edges: Edges,
-    kernel: Kernel,
-    multiply: bool,
-    u: Tensor,
-    v: Tensor,
-    f: Tensor | None,
-    w: Tensor | None,
-    parameters: Sequence[Tensor],
-) -> Tensor:
+def _piecewise(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
     sums = []
     for rows, span in edges.pieces():
-        splits = edges.splits[rows.start : rows.stop + 1] - span.start
-        part = Edges(edges.index[span], splits, edges.chunk)
-        w_part = None if w is None else w[span]
-        sums.append(_at_once(part, kernel, multiply, u, v[rows], f, w_part, parameters))
-    missing = len(v) - sum(map(len, sums))  # rows without edges at the end
+        part, its_inputs = edges.piece(rows, span, inputs)
+        sums.append(_at_once(part, integrand, its_inputs))
+    missing = len(edges.splits) - 1 - sum(map(len, sums))  # empty rows at the end
     sums.append(sums[0].new_zeros(missing, *sums[0].shape[1:]))
     return torch.cat(sums)
 
@@ -185,80 +144,64 @@ class _ChunkedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        edges: Edges,
-        kernel: Kernel,
-        multiply: bool,
-        u: Tensor,
-        v: Tensor,
-        f: Tensor | None,
-        w: Tensor | None,
-        *parameters: Tensor,
+        ctx: Any, edges: Edges, integrand: Integrand, *inputs: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(u, v, f, w, *parameters)
-        ctx.edges, ctx.kernel, ctx.multiply = edges, kernel, multiply
-        ctx.surroundings = _Surroundings.now(u.device)
-        return _piecewise(edges, kernel, multiply, u, v, f, w, parameters)
+        ctx.save_for_backward(*inputs)
+        ctx.edges, ctx.integrand = edges, integrand
+        ctx.surroundings = _Surroundings.now(edges.index.device)
+        if ctx.surroundings.autocast:
+            # It remembers its copies of leaves. Made here, where nothing is recorded,
+            # they would cut off the gradient of the next use of a parameter.
+            inputs = tuple(x if x is None else x.detach() for x in inputs)
+        return _piecewise(edges, integrand, inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        edges, kernel, multiply = ctx.edges, ctx.kernel, ctx.multiply
-        inputs = ctx.saved_tensors
+        inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
         with ctx.surroundings.restored():
-            if torch.is_grad_enabled():  # a gradient that is itself differentiated
-                needed = [x for x, n in zip(inputs, ctx.needs_input_grad[3:]) if n]
-                u, v, f, w, *parameters = inputs
-                out = _piecewise(edges, kernel, multiply, u, v, f, w, parameters)
-                found = iter(
-                    torch.autograd.grad(
-                        out, needed, grad, create_graph=True, allow_unused=True
-                    )
-                )
-                grads = [next(found) if n else None for n in ctx.needs_input_grad[3:]]
-            else:
-                grads = _gradients(
-                    edges, kernel, multiply, inputs, ctx.needs_input_grad[3:], grad
-                )
-        return None, None, None, *grads
+            if not torch.is_grad_enabled():
+                grads = _gradients(ctx.edges, ctx.integrand, inputs, needed, grad)
+                return None, None, *grads
+            # The gradient is itself differentiated.
+            found = torch.autograd.grad(
+                _piecewise(ctx.edges, ctx.integrand, inputs),
+                [x for x, n in zip(inputs, needed) if n],
+                grad,
+                create_graph=True,
+                allow_unused=True,
+            )
+        remaining = iter(found)
+        return None, None, *(next(remaining) if n else None for n in needed)
 
 
 def _gradients(
     edges: Edges,
-    kernel: Kernel,
-    multiply: bool,
-    inputs: Sequence[Tensor | None],
+    integrand: Integrand,
+    inputs: Inputs,
     needed: Sequence[bool],
     grad: Tensor,
 ) -> list[Tensor | None]:
-    """Gradients of all inputs, the kernel computed again piece by piece."""
+    """Gradients of all inputs, the integrand computed again piece by piece."""
+    # In bfloat16 a sum of many pieces would stop growing.
     totals = [
-        torch.zeros_like(x) if n and x is not None else None
+        torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+        if n and x is not None
+        else None
         for x, n in zip(inputs, needed)
     ]
+    wanted = [k for k, n in enumerate(needed) if n]
     for rows, span in edges.pieces():
-        index, row = edges.index[span], edges.rows(rows)
-        splits = edges.splits[rows.start : rows.stop + 1] - span.start
-        places = [index, row + rows.start, index, None]
-        leaves: list[Any] = []
-        for x, n, place in zip(inputs[:4], needed, places):
-            if x is not None:
-                x = x[span] if place is None else x.index_select(0, place)
-                x = x.detach().requires_grad_(n)
-            leaves.append(x)
-        parameters = [
-            x.detach().requires_grad_(n)
-            for x, n in zip(inputs[4:], needed[4:])
-            if x is not None
+        part, its_inputs = edges.piece(rows, span, inputs)
+        leaves: list[Any] = [
+            x if x is None else x.detach().requires_grad_(n)
+            for x, n in zip(part.gather(its_inputs), needed)
         ]
         with torch.enable_grad():
-            u, v, f, w = leaves
-            values = _integrand(kernel, multiply, u, v, f, w, parameters)
-        leaves += parameters
-        wanted = [k for k, n in enumerate(needed) if n]
+            values = integrand(leaves)
         found = torch.autograd.grad(
             values,
             [leaves[k] for k in wanted],
-            grad[rows].index_select(0, row),
+            grad[rows].index_select(0, part.rows()),
             allow_unused=True,
         )
         for k, g in zip(wanted, found):
@@ -266,14 +209,17 @@ def _gradients(
             if g is None or total is None:
                 continue
             if k in (0, 2):
-                total.index_add_(0, index, g)
+                total.index_add_(0, part.index, g.to(total.dtype))
             elif k == 1:
-                total[rows] = segment_sum(g, splits)
+                total[rows] = segment_sum(g, part.splits)
             elif k == 3:
                 total[span] = g
             else:
                 total += g
-    return totals
+    return [
+        total if x is None or total is None else total.to(x.dtype)
+        for x, total in zip(inputs, totals)
+    ]
 
 
 @dataclass(frozen=True)

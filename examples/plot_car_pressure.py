@@ -188,7 +188,7 @@ panels = {
     "Predicted": (prediction, "RdBu_r", -limit, limit),
     "Absolute error": (np.abs(prediction - truth), "magma_r", 0, limit / 2),
 }
-figure = plt.figure(figsize=(13, 4.2), layout="constrained")
+figure = plt.figure(figsize=(13, 3.8), layout="constrained")
 for i, (title, (field, colours, low, high)) in enumerate(panels.items()):
     axes = figure.add_subplot(1, 3, i + 1, projection="3d")
     scale = plt.cm.ScalarMappable(plt.Normalize(low, high), colours)
@@ -203,9 +203,16 @@ for i, (title, (field, colours, low, high)) in enumerate(panels.items()):
         linewidth=0,
         antialiased=False,
     )
-    axes.set(title=title, xlim=(0.1, 0.9), ylim=(0.25, 0.75), zlim=(0.3, 0.7))
-    axes.set_box_aspect((0.8, 0.5, 0.4), zoom=1.35)
+    axes.set(xlim=(0.1, 0.9), ylim=(0.25, 0.75), zlim=(0.3, 0.7))
+    axes.set_title(title, y=0.86)
+    axes.set_box_aspect((0.8, 0.5, 0.4), zoom=1.3)
     axes.view_init(elev=22, azim=-125)
     axes.set_axis_off()
-    figure.colorbar(scale, ax=axes, shrink=0.6, orientation="horizontal", pad=0.0)
+    figure.colorbar(
+        *(scale, None, axes),
+        orientation="horizontal",
+        shrink=0.6,
+        pad=0.0,
+        label="pressure, dimensionless",
+    )
 plt.show()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("contract", "problems")
+pytest.register_assert_rewrite("contract", "graphs", "problems")
 
 import torch  # noqa: E402
 
