@@ -11,6 +11,7 @@ from neuralop.layers.integral_transform import IntegralTransform
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from .integral_transform import keep_kernels
 from .predictive import Predictive
 
 #: Numbers in the input of a layer, all draws of a chunk together: larger ones leave
@@ -30,7 +31,8 @@ def apply_draws(
     """Outputs of the model for each draw of some of its parameters, chunk by chunk.
 
     Draws are a batch dimension of `torch.func.vmap`, so whatever does not depend on
-    them is computed once per chunk.
+    them is computed once per chunk. A model with graph layers computes them one by one,
+    with the kernels of these layers computed once (see `keep_kernels`).
 
     Parameters
     ----------
@@ -58,16 +60,19 @@ def apply_draws(
 
     n = len(next(iter(draws.values())))
     start = 0
-    if chunk_size is None:  # the first draw tells how large the fields are
-        owners = {name.rpartition(".")[0] for name in draws}
-        with _largest_input([model.get_submodule(o) for o in owners]) as numbers:
-            first = one(0)
-        yield first
-        start, chunk_size = 1, _draws_at_once(model, numbers[0], first)
-    for begin in range(start, n, chunk_size):
-        if chunk_size == 1:
-            yield one(begin)
-        else:
+    if any(isinstance(module, IntegralTransform) for module in model.modules()):
+        chunk_size = 1
+    with keep_kernels(model):
+        if chunk_size is None:  # the first draw tells how large the fields are
+            owners = {name.rpartition(".")[0] for name in draws}
+            with _largest_input([model.get_submodule(o) for o in owners]) as largest:
+                first = one(0)
+            yield first
+            start, chunk_size = 1, _draws_at_once(*largest)
+        for begin in range(start, n, chunk_size):
+            if chunk_size == 1:
+                yield one(begin)
+                continue
             span = slice(begin, begin + chunk_size)
             yield vmap(apply)({name: values[span] for name, values in draws.items()})
 
@@ -121,26 +126,24 @@ class _Moments:
         return Predictive(self.mean, self.squares / max(self.n - 1, 1), noise)
 
 
-def _draws_at_once(model: nn.Module, numbers: int, fields: Fields) -> int:
-    if any(type(module) is IntegralTransform for module in model.modules()):
-        return 1  # upstream's graph layers write in place, which vmap cannot do
-    some = next(iter(fields.values())) if isinstance(fields, Mapping) else fields
-    if some.device.type != "cpu":
+def _draws_at_once(numbers: int, device: str) -> int:
+    if device != "cpu":
         numbers //= 32  # a GPU wants more at a time
     return max(1, _NUMBERS_AT_ONCE // max(1, numbers))
 
 
 @contextmanager
-def _largest_input(layers: Sequence[nn.Module]) -> Iterator[list[int]]:
-    """A list whose entry becomes the largest size of an input to these layers."""
-    numbers = [0]
+def _largest_input(layers: Sequence[nn.Module]) -> Iterator[list[Any]]:
+    """A list that comes to hold the size of the largest input, and its device."""
+    largest: list[Any] = [0, "cpu"]
 
     def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        numbers[0] = max(numbers[0], inputs[0].numel())
+        x = inputs[0]
+        largest[:] = [max(largest[0], x.numel()), x.device.type]
 
     hooks = [layer.register_forward_pre_hook(note) for layer in layers]
     try:
-        yield numbers
+        yield largest
     finally:
         for hook in hooks:
             hook.remove()

@@ -5,7 +5,7 @@ Every row ``i`` of a CSR graph sums a kernel over its neighbours ``j``::
     out[i] = sum_j  w[e] * k(u[j], v[i], f[j]) * f[j],      e = (i, j)
 
 Edges come first and channels last: ``u`` is (n, 1 or b, p), ``v`` (m, 1, q), ``f``
-(n, b, c), ``w`` (edges,) and ``out`` (m, b, c).
+(n, b, c), ``w`` (edges,) or, if it holds all of w k, (edges, 1, c); ``out`` (m, b, c).
 """
 
 from __future__ import annotations
@@ -87,18 +87,22 @@ class Integrand:
 
     Parameters
     ----------
-    kernel : callable
-        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c).
+    kernel : callable, optional
+        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c); 1 without.
     multiply : bool
         Whether to multiply the kernel by ``f[j]``.
     """
 
-    kernel: Kernel
+    kernel: Kernel | None
     multiply: bool
 
     def __call__(self, inputs: Sequence[Any]) -> Tensor:
         """The value of each edge."""
         u, v, f, w, *parameters = inputs
+        values: Tensor
+        if self.kernel is None:
+            values = f * w
+            return values
         values = self.kernel(u, v, f, parameters)
         if self.multiply and f is not None:
             values = values * f
@@ -123,6 +127,15 @@ def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
         return _at_once(edges, integrand, inputs)
     out: Tensor = _ChunkedSum.apply(edges, integrand, *inputs)
     return out
+
+
+def edge_values(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    """The integrand on every edge, (edges, 1 or b, c), computed in pieces."""
+    values = []
+    for rows, span in edges.pieces():
+        part, its_inputs = edges.piece(rows, span, inputs)
+        values.append(integrand(part.gather(its_inputs)))
+    return torch.cat(values)
 
 
 def _at_once(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn.functional import linear
 
 from .conv_module import one_of, positive_int
 from .edge_sums import Edges, Integrand, Kernel, edge_sum
+from .kept_kernels import KeptKernels
 
 #: Bytes that the edges of one chunk may take, with their gradients.
 _CHUNK_BYTES = 1 << 28
@@ -56,6 +58,7 @@ class FastIntegralTransform(IntegralTransform):
         if chunk_edges is not None:
             chunk_edges = positive_int("chunk_edges", chunk_edges)
         self.chunk_edges = chunk_edges
+        self.kept: KeptKernels | None = None
 
     def forward(
         self,
@@ -110,7 +113,12 @@ class FastIntegralTransform(IntegralTransform):
         batch = 1 if f is None else f.shape[1]
         chunk = self.chunk_edges or self._automatic_chunk(u, v, batch)
         edges = Edges(index, splits, chunk)
-        sums = edge_sum(edges, Integrand(kernel, multiply), [u, v, f, w, *parameters])
+        integrand, inputs = Integrand(kernel, multiply), [u, v, f, w, *parameters]
+        if self.kept is not None and f is not None and not in_kernel:
+            values = self.kept.values(edges, kernel, [y, x_filled], inputs)
+            if values is not None:
+                integrand, inputs = Integrand(None, True), [None, None, f, values]
+        sums = edge_sum(edges, integrand, inputs)
         if w is None and self.reduction == "mean":
             sums = sums / counts[filled, None, None].to(sums.dtype)
         if sums.shape[1] != batch:
@@ -173,6 +181,23 @@ class FastIntegralTransform(IntegralTransform):
         numbers: int = u.shape[-1] + v.shape[-1] + sum(p.shape[0] for p in weights)
         # Each is there before and after a non-linearity, as value and as gradient.
         return max(1, _CHUNK_BYTES // (4 * u.element_size() * numbers * batch))
+
+
+@contextmanager
+def keep_kernels(model: nn.Module) -> Iterator[None]:
+    """Inside, kernels of linear transforms are evaluated once per geometry.
+
+    For repeated calls with the same parameters, without gradients: many functions on
+    the same points. A kernel that needs more than 2 GiB is evaluated in every call.
+    """
+    layers = [m for m in model.modules() if isinstance(m, FastIntegralTransform)]
+    for layer in layers:
+        layer.kept = KeptKernels()
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.kept = None
 
 
 def _split_kernel(

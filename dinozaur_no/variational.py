@@ -237,8 +237,9 @@ class VariationalOperator(nn.Module):
         """Draw operators from the posterior and apply them to the same input.
 
         What does not depend on a draw is computed once for all draws of a chunk: the
-        lifting, the first layer's analysis of its input, and the kernels of graph
-        layers that went through `accelerate_gno`. The model is in evaluation mode
+        lifting, and the first layer's analysis of its input. A model with graph layers
+        makes its draws one by one; the kernels of those that went through
+        `accelerate_gno` are computed once for all. The model is in evaluation mode
         meanwhile.
 
         Parameters
@@ -251,9 +252,8 @@ class VariationalOperator(nn.Module):
             Source of randomness on the model's device, by default torch's global one.
         chunk_size : int, optional
             Draws to compute together, by default what measured fast for the size of
-            the fields; 1 if the model has graph layers of neuraloperator, which cannot
-            compute several at once. It changes memory and time, and the draws by
-            rounding only.
+            the fields; always 1 if the model has graph layers. It changes memory and
+            time, and the draws by rounding only.
 
         Returns
         -------

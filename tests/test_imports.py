@@ -31,7 +31,8 @@ MAY_IMPORT = {
     },
     "bayesian": {"torch", "conv_module", "diffusion"},
     "predictive": {"torch"},
-    "draws": {"torch", "neuralop.layers", "predictive"},
+    "draws": {"torch", "neuralop.layers", "integral_transform", "predictive"},
+    "kept_kernels": {"torch", "edge_sums"},
     "variational": {"torch", "conv_module", "bayesian", "draws", "predictive"},
     "variational_training": {
         *("torch", "conv_module", "diffusion", "bayesian", "variational")
@@ -42,7 +43,9 @@ MAY_IMPORT = {
     "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
     "segment_sum": {"torch"},
     "edge_sums": {"torch", "segment_sum"},
-    "integral_transform": {"torch", "neuralop.layers", "conv_module", "edge_sums"},
+    "integral_transform": {
+        *("torch", "neuralop.layers", "conv_module", "edge_sums", "kept_kernels")
+    },
     "graph": {
         *("torch", "neuralop.layers", "conv_module"),
         *("radius_search", "integral_transform"),
