@@ -20,7 +20,7 @@ SHELL := bash
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: $(STAMP) ## train FNO, TFNO and DINOZAUR on Darcy flow; table and picture
+demo: $(STAMP) ## train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture
 	@$(BIN)/python -m benchmarks demo $(ARGS)
 
 test: $(STAMP) ## run the tests

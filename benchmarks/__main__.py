@@ -10,8 +10,10 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "demo": "train FNO, TFNO and DINOZAUR on Darcy flow; table and picture",
+    "demo": "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
     "cost": "time and memory of one layer and of whole models",
+    "calibration": "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
+    "predict": "posterior draws against one deterministic forward pass",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
 }
 
@@ -19,7 +21,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, or 2 after a user error."""
     words = list(sys.argv[1:] if argv is None else argv)
-    listing = "\n".join(f"  {name:<8}{text}" for name, text in COMMANDS.items())
+    listing = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
     chooser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         usage="python -m benchmarks <command> [options]",

@@ -2,13 +2,17 @@
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
+
+#: Of prediction and target.
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,10 @@ class Scaler:
         """Scale back to physical values."""
         return field * self.deviation + self.mean
 
+    def inverse_transform(self, field: Tensor) -> Tensor:
+        """The same, by the name that normalisers of neuraloperator have for it."""
+        return self.decode(field)
+
 
 class PaddedOperator(nn.Module):
     """A model that sees its input with zeros added at the far end of each axis.
@@ -93,8 +101,13 @@ def relative_l2(prediction: Tensor, truth: Tensor) -> Tensor:
     return error / size
 
 
+def mean_relative_l2(prediction: Tensor, truth: Tensor) -> Tensor:
+    """Relative L2 error, averaged over the samples."""
+    return relative_l2(prediction, truth).mean()
+
+
 class Training:
-    """One model in training, minimising the relative L2 error epoch by epoch.
+    """One model in training, epoch by epoch.
 
     Parameters
     ----------
@@ -104,6 +117,10 @@ class Training:
         Scaled inputs and targets.
     budget : Budget
         Epochs, batch, optimiser settings, seed.
+    loss : callable, optional
+        Of prediction and target, by default the mean relative L2 error.
+    groups : list, optional
+        Parameter groups for the optimiser, by default one of all parameters.
 
     Attributes
     ----------
@@ -111,16 +128,26 @@ class Training:
         Duration of every epoch so far.
     """
 
-    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, budget: Budget) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        budget: Budget,
+        loss: Loss | None = None,
+        groups: list[dict[str, Any]] | None = None,
+    ) -> None:
         self.model, self.x, self.y = model, x, y
+        self.loss = loss or mean_relative_l2
         self.batch = budget.batch
         self.steps = -(-len(x) // budget.batch)
         self.order = torch.Generator().manual_seed(budget.seed)
         self.optimiser = torch.optim.AdamW(
-            model.parameters(), lr=budget.rate, weight_decay=budget.decay
+            groups or model.parameters(), lr=budget.rate, weight_decay=budget.decay
         )
+        rates = [group["lr"] for group in self.optimiser.param_groups]
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimiser, max_lr=budget.rate, total_steps=budget.epochs * self.steps
+            self.optimiser, max_lr=rates, total_steps=budget.epochs * self.steps
         )
         self.seconds: list[float] = []
 
@@ -131,7 +158,7 @@ class Training:
         order = torch.randperm(len(self.x), generator=self.order)
         for batch in order.split(self.batch):
             self.optimiser.zero_grad()
-            loss = relative_l2(self.model(self.x[batch]), self.y[batch]).mean()
+            loss = self.loss(self.model(self.x[batch]), self.y[batch])
             loss.backward()
             self.optimiser.step()
             self.schedule.step()
@@ -141,10 +168,8 @@ class Training:
         return losses / self.steps
 
 
-def train_together(
-    models: Mapping[str, nn.Module], x: Tensor, y: Tensor, budget: Budget
-) -> dict[str, float]:
-    """Train all models on the same data with the same budget.
+def train_together(trainings: Mapping[str, Training], epochs: int) -> dict[str, float]:
+    """Train several models for the same number of epochs.
 
     They take turns by epoch, so that whatever else the machine does meanwhile slows
     all of them alike.
@@ -154,13 +179,12 @@ def train_together(
     dict
         Seconds per epoch (median) of every model.
     """
-    trainings = {name: Training(m, x, y, budget) for name, m in models.items()}
-    total = budget.epochs * sum(t.steps for t in trainings.values())
+    total = epochs * sum(t.steps for t in trainings.values())
     losses: dict[str, str] = {}
     with tqdm(total=total, desc="Training", unit="step", mininterval=0.5) as bar:
-        for _ in range(budget.epochs):
+        for _ in range(epochs):
             for name, training in trainings.items():
-                losses[name] = f"{training.run_epoch(bar):.4f}"
+                losses[name] = f"{training.run_epoch(bar):.4g}"
                 bar.set_postfix(losses, refresh=False)
     return {name: statistics.median(t.seconds) for name, t in trainings.items()}
 

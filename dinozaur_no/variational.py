@@ -382,6 +382,11 @@ def _residuals(prediction: Fields, target: Fields) -> list[Tensor]:
             raise TypeError(
                 f"{name} must be a torch.Tensor, got {type(field).__name__}"
             )
+        if field.is_complex():
+            raise TypeError(
+                f"{name} is complex ({field.dtype}), but the noise model is for real "
+                "fields; pass torch.view_as_real of both"
+            )
     if prediction.shape != target.shape:
         raise ValueError(
             f"prediction has shape {tuple(prediction.shape)} and target "

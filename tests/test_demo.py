@@ -13,6 +13,7 @@ from benchmarks.training import (
     Budget,
     PaddedOperator,
     Scaler,
+    Training,
     megabytes_kept_for_backward,
     relative_l2,
     train_together,
@@ -30,7 +31,8 @@ def test_quick_demo_end_to_end(tmp_path, capsys):
         *("cache", "demo.csv", "demo.png")
     }
     rows = tables.read_csv(tmp_path / "demo.csv")
-    assert [row["model"] for row in rows] == ["FNO", "TFNO", "DINOZAUR"]
+    assert [row["model"] for row in rows] == ["FNO", "TFNO", "DINOZAUR", "Bayesian"]
+    assert [bool(row["coverage_90"]) for row in rows] == [False, False, False, True]
     needed = {*demo.COLUMNS, "seed", "torch", "neuraloperator", "dinozaur_no"}
     assert needed | {"cpu", "threads", "date", "epochs", "train"} <= rows[0].keys()
     parameters = {row["model"]: int(row["parameters"]) for row in rows}
@@ -126,11 +128,13 @@ def test_relative_l2_is_per_sample():
 
 def test_training_gives_every_model_the_same():
     x = torch.randn(64, 1, 4, 4)
-    models = {}
+    models, trainings = {}, {}
+    budget = Budget(epochs=40, rate=0.1)
     for name in ("one", "other"):
         torch.manual_seed(1)
         models[name] = nn.Conv2d(1, 1, 1)
-    seconds = train_together(models, x, 0.5 * x + 1, Budget(epochs=40, rate=0.1))
+        trainings[name] = Training(models[name], x, 0.5 * x + 1, budget)
+    seconds = train_together(trainings, budget.epochs)
     assert seconds.keys() == models.keys()
     assert relative_l2(models["one"](x), 0.5 * x + 1).mean() < 1e-2
     torch.testing.assert_close(

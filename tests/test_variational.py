@@ -486,6 +486,8 @@ def test_errors_of_the_objective():
             operator.loss(u, u, num_data=10, beta=beta)
     with pytest.raises(TypeError, match=r"target must be a torch.Tensor, got list"):
         operator.loss(u, [1.0], num_data=10)
+    with pytest.raises(TypeError, match="prediction is complex"):
+        operator.loss(u.to(torch.complex64), u, num_data=10)
     with pytest.raises(ValueError, match="batch is empty"):
         operator.loss(u[:0], u[:0], num_data=10)
     with pytest.raises(ValueError, match="keys"):
