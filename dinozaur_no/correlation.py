@@ -107,7 +107,8 @@ def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
     """
     units = _unit_deviations(samples)
     try:
-        here = units[(slice(None), *map(operator.index, point))]
+        place = tuple(operator.index(i) for i in point)
+        here = units.movedim(0, -1)[place]
     except (TypeError, IndexError) as error:
         raise ValueError(
             f"point (={point!r}) must be a position on the grid of shape "
@@ -117,7 +118,8 @@ def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
         raise ValueError(
             f"point (={point!r}) must have {samples.ndim - 1} entries, one per axis"
         )
-    return torch.tensordot(here, units, dims=1)
+    correlations: Tensor = torch.tensordot(here, units, dims=1)
+    return correlations
 
 
 def _unit_deviations(samples: Tensor) -> Tensor:

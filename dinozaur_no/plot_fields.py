@@ -148,9 +148,7 @@ def plot_correlation(
         left, point_correlation(samples, middle), noise, middle, lengths, unit
     )
     if len(grid) == 2:
-        figure.colorbar(
-            left.images[0], ax=left, label="correlation", ticks=[-1, -0.5, 0, 0.5, 1]
-        )
+        figure.colorbar(left.images[0], ax=left, ticks=[-1, -0.5, 0, 0.5, 1])
     for draws, colour, name in ((samples, BLUE, "draws"), (noise, GREY, "noise")):
         for axis, style in zip(range(len(grid)), ("-", "--")):
             values = numbers(lag_correlation(draws, axis + 1, max_lag))

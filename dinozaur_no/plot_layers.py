@@ -112,10 +112,10 @@ def plot_posteriors(model: nn.Module) -> Figure:
         # The means are above the channels, not below.
         ax.set_zorder(twin.get_zorder() + 1)
         ax.patch.set_visible(False)
-        twin.tick_params(colors=GREY, labelright=False)
+        twin.tick_params(colors=GREY, right=False, labelright=False)
         if number == len(layers) or ax.get_subplotspec().is_last_col():
-            twin.tick_params(labelright=True)
-            twin.set_ylabel("of each channel", color=GREY)
+            twin.tick_params(right=True, labelright=True)
+            twin.set_ylabel("density, each channel", color=GREY)
     for ax in (axes[0], twins[0]):
         ax.set_ylim(bottom=0)
     figure.supxlabel(r"$\ln \tau$", fontsize="medium")
@@ -194,8 +194,8 @@ def _density(x: Array, mean: Any, scale: Any) -> Array:
 
 def _support(mean: Any, scale: Any) -> Array:
     """Points at which one density, or that of all channels, is worth knowing."""
-    points: Array = np.add.outer(np.linspace(-4, 4, 61), np.zeros_like(mean))
-    return (mean + scale * points).ravel()
+    points: Array = mean + np.multiply.outer(np.linspace(-4, 4, 61), scale)
+    return points.ravel()
 
 
 def _mixture(x: Array, mean: Array, scale: Array) -> Array:

@@ -91,7 +91,8 @@ def plot_samples(
     else:
         select, name = _through_points(predictive, item, channel, points)
     line = part(predictive, select)
-    n_lines = position("n_lines", n_lines, 1 << 31)
+    if not isinstance(n_lines, int) or n_lines < 0:
+        raise ValueError(f"n_lines (={n_lines!r}) must be an integer of at least 0")
     at, name = _abscissa(coordinates, line.mean.numel(), name)
 
     figure = new_figure(6.0, 3.2)
@@ -164,7 +165,10 @@ def _through_points(
             "(b, points, c); leave points out for a grid"
         )
     items, n, c = (1, *shape) if len(shape) == 2 else shape
-    path = torch.as_tensor(points)
+    try:
+        path = torch.as_tensor(points).cpu()  # indexes fields on any device
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"points (={points!r}) must be indices of points") from error
     whole = not (path.is_floating_point() or path.is_complex())
     if path.ndim != 1 or not len(path) or not whole or path.dtype == torch.bool:
         raise ValueError(
@@ -173,7 +177,6 @@ def _through_points(
         )
     if not bool(((path >= -n) & (path < n)).all()):
         raise ValueError(f"points must lie between 0 and {n - 1}, as there are {n}")
-    path = path.to(predictive.mean.device)
     i, k = position("item", item, items), position("channel", channel, c)
 
     def select(field: Tensor) -> Tensor:
