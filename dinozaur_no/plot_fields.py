@@ -20,6 +20,7 @@ from .plot_tools import (
     Figure,
     box,
     check_truth,
+    colour_bar,
     numbers,
     one_field,
     panels,
@@ -60,7 +61,7 @@ def plot_uncertainty(
     Returns
     -------
     matplotlib.figure.Figure
-        Its axes are the five panels, followed by the two colour bars.
+        Its axes are the five panels.
     """
     predictive, where = one_field(predictive, item, channel, (2,))
     target = numbers(check_truth(truth, predictive)[where])
@@ -79,14 +80,16 @@ def plot_uncertainty(
         ("std, total", std, error_style),
         ("std, draws alone", epistemic, error_style),
     )
-    figure, axes = panels(5, 2.1, 2.0, columns=5, sharex=True, sharey=True)
+    tall = 1.7 * min(max(lengths[1] / lengths[0], 0.3), 3.0)
+    figure, axes = panels(5, 2.3, tall + 0.5, columns=5, sharex=True, sharey=True)
     for ax, (title, values, style) in zip(axes, fields):
         show_field(ax, values, lengths, **style)
         ax.set_title(title, fontsize="medium")
         ax.set_xlabel(f"$x${unit}")
+        ax.locator_params(nbins=3)
     axes[0].set_ylabel(f"$y${unit}")
-    figure.colorbar(axes[1].images[0], ax=axes[:2], label=label)
-    figure.colorbar(axes[4].images[0], ax=axes[2:], label=f"deviation of {label}")
+    colour_bar(axes[1], label=label)
+    colour_bar(axes[4], label=f"deviation of {label}")
     return figure
 
 
@@ -125,7 +128,7 @@ def plot_correlation(
     Returns
     -------
     matplotlib.figure.Figure
-        Its axes are the two panels, in 2-D followed by the colour bar.
+        Its axes are the two panels.
 
     See Also
     --------
@@ -148,7 +151,7 @@ def plot_correlation(
         left, point_correlation(samples, middle), noise, middle, lengths, unit
     )
     if len(grid) == 2:
-        figure.colorbar(left.images[0], ax=left, ticks=[-1, -0.5, 0, 0.5, 1])
+        colour_bar(left, ticks=[-1, -0.5, 0, 0.5, 1])
     for draws, colour, name in ((samples, BLUE, "draws"), (noise, GREY, "noise")):
         for axis, style in zip(range(len(grid)), ("-", "--")):
             values = numbers(lag_correlation(draws, axis + 1, max_lag))

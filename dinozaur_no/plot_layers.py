@@ -13,12 +13,15 @@ from .conv_module import number_per_axis, positive_int
 from .diffusion import DiffusionSpectralConv
 from .plot_tools import (
     BLUE,
+    COLUMNS,
     GREY,
+    LEGEND,
     ORANGE,
     SIGNED,
     SKY,
     Array,
     Figure,
+    colour_bar,
     layers_of,
     numbers,
     panels,
@@ -66,8 +69,7 @@ def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
         ax.set_xscale("log")
         ax.locator_params(axis="y", integer=True)
         ax.set_title(f"block {number}", fontsize="medium")
-    axes[0].lines[0].set_label("median")
-    axes[0].legend(fontsize="small")
+    figure.legend(axes[0].lines, ["median"], **LEGEND)
     figure.supxlabel(r"diffusion time $\tau$", fontsize="medium")
     figure.supylabel("channels", fontsize="medium")
     return figure
@@ -113,7 +115,7 @@ def plot_posteriors(model: nn.Module) -> Figure:
         ax.set_zorder(twin.get_zorder() + 1)
         ax.patch.set_visible(False)
         twin.tick_params(colors=GREY, right=False, labelright=False)
-        if number == len(layers) or ax.get_subplotspec().is_last_col():
+        if ax.get_subplotspec().is_last_col():
             twin.tick_params(right=True, labelright=True)
             twin.set_ylabel("density, each channel", color=GREY)
     for ax in (axes[0], twins[0]):
@@ -122,7 +124,8 @@ def plot_posteriors(model: nn.Module) -> Figure:
     figure.supylabel("density", fontsize="medium")
     handles = [*axes[0].lines, twins[0].lines[0]]
     names = ["prior", "posterior, mean of the channels", "posterior of each channel"]
-    figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize="small")
+    columns = min(3, 1 + len(layers))
+    figure.legend(handles, names, ncols=columns, **LEGEND)
     return figure
 
 
@@ -146,7 +149,7 @@ def plot_covariances(
     Returns
     -------
     matplotlib.figure.Figure
-        Its axes are the images, followed by the colour bar.
+        Its axes are the panels.
     """
     matrices = [
         numbers(layer.posterior_covariance.double())
@@ -159,17 +162,15 @@ def plot_covariances(
         variances = np.concatenate([np.diag(matrix) for matrix in matrices])
         limit = 1.0 if correlation else float(np.quantile(variances, 0.9))
     (limit,) = number_per_axis("limit", limit, 1)
-    figure, axes = panels(len(matrices), 2.4, 2.3)
+    figure, axes = panels(len(matrices), 2.5, 2.2)
     for number, (ax, matrix) in enumerate(zip(axes, matrices), 1):
-        shown = ax.imshow(
-            matrix, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest"
-        )
+        ax.imshow(matrix, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
         ax.set_title(f"block {number}", fontsize="medium")
         ax.locator_params(nbins=4, integer=True)
     what = "correlation" if correlation else "covariance"
     label = rf"posterior {what} of $\ln \tau$"
     extend = "both" if most > 1.0001 * limit else "neither"
-    figure.colorbar(shown, ax=axes, label=label, extend=extend)
+    colour_bar(axes[min(COLUMNS, len(axes)) - 1], label=label, extend=extend)
     figure.supxlabel("channel", fontsize="medium")
     figure.supylabel("channel", fontsize="medium")
     return figure

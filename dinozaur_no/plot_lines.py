@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .plot_tools import (
     BLUE,
+    LEGEND,
     ORANGE,
     SKY,
     Array,
@@ -111,14 +112,14 @@ def plot_samples(
         for number, draw in enumerate(draws):
             text = "_" if number else "draws"
             ax.plot(at, draw, color=BLUE, linewidth=0.5, alpha=0.6, label=text)
-    ax.plot(at, numbers(line.mean), color=BLUE, linewidth=1.8, label="mean")
+    ax.plot(at, numbers(line.mean), color=BLUE, linewidth=1.5, label="mean")
     if truth is not None:
         truth_style = {"color": ORANGE, "linestyle": "--", "linewidth": 1.6}
         ax.plot(at, numbers(select(truth)), label="truth", **truth_style)
     ax.margins(x=0)
     ax.set_xlabel(name)
     ax.set_ylabel(label)
-    figure.legend(loc="outside upper center", ncols=5, fontsize="small", frameon=False)
+    figure.legend(ncols=5, **LEGEND)
     return figure
 
 

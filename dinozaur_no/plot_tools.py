@@ -22,6 +22,10 @@ Array = NDArray[np.float64]
 BLUE, SKY, ORANGE, BLACK, GREY = "#0072B2", "#56B4E9", "#D55E00", "#000000", "#767676"
 #: Colour maps of fields, of errors and deviations, of what has a sign.
 FIELD, ERROR, SIGNED = "viridis", "magma", "RdBu_r"
+#: Panels in a row.
+COLUMNS = 4
+#: A legend above all panels hides nothing.
+LEGEND = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -36,11 +40,12 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panels(
-    n: int, width: float, height: float, columns: int = 4, **options: Any
+    n: int, width: float, height: float, columns: int = COLUMNS, **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """A figure with n panels of equal size, row by row."""
     columns = min(n, columns)
     rows = -(-n // columns)
+    width = max(width, 4.0 / columns)  # a legend needs some space
     figure = new_figure(width * columns + 0.6, height * rows + 0.4)
     axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
     for ax in axes[n:]:
@@ -49,6 +54,12 @@ def panels(
     for ax in axes[max(0, n - columns) : n]:
         ax.xaxis.set_tick_params(labelbottom=True)
     return figure, axes[:n]
+
+
+def colour_bar(ax: Axes, **options: Any) -> None:
+    """A colour bar to the right of an image and as high as it."""
+    beside = ax.inset_axes((1.05, 0.0, 0.06, 1.0))
+    ax.figure.colorbar(ax.images[0], cax=beside, **options)
 
 
 def numbers(tensor: Tensor) -> Array:
