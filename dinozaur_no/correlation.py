@@ -36,8 +36,8 @@ def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> floa
     >>> noise = torch.randn(100, 1, 1, 32, generator=torch.Generator().manual_seed(0))
     >>> abs(neighbour_correlation(noise)) < 0.1
     True
-    >>> round(neighbour_correlation(noise.cumsum(-1), lag=1), 1)
-    0.9
+    >>> neighbour_correlation(noise.cumsum(-1)) > 0.9
+    True
     """
     return float(lag_correlation(samples, axis, lag)[lag])
 
