@@ -50,7 +50,14 @@ MAY_IMPORT = {
         *("torch", "neuralop.layers", "conv_module"),
         *("radius_search", "integral_transform"),
     },
-    "plots": {"torch", "numpy", "matplotlib", "metrics", "predictive"},
+    "correlation": {"torch"},
+    "plot_tools": {"torch", "numpy", "matplotlib", "diffusion", "predictive"},
+    "plot_layers": {
+        *("torch", "numpy", "conv_module", "diffusion", "bayesian", "plot_tools")
+    },
+    "plot_lines": {"torch", "numpy", "predictive", "plot_tools"},
+    "plot_fields": {"torch", "numpy", "predictive", "correlation", "plot_tools"},
+    "plots": {"correlation", "plot_layers", "plot_lines", "plot_fields"},
     "transfer": {"torch"},
 }
 # Only inside functions, so that importing the package does not need it.

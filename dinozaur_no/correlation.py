@@ -1,0 +1,144 @@
+"""How strongly draws of a field hang together from point to point."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> float:
+    """Mean correlation of the draws at points that are ``lag`` apart.
+
+    It is near 0 for independent noise, and near 1 for draws of smooth functions.
+
+    Parameters
+    ----------
+    samples : Tensor
+        Draws (draws, *shape), such as ``Predictive.samples`` with the shape
+        (draws, b, c, *grid).
+    axis : int, default -1
+        Axis of ``samples`` along which the points are neighbours.
+    lag : int, default 1
+        Distance in grid points.
+
+    Returns
+    -------
+    float
+        Mean over all pairs of points, items and channels. Points at which all draws
+        agree have no correlation and are left out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> noise = torch.randn(100, 1, 1, 32, generator=torch.Generator().manual_seed(0))
+    >>> abs(neighbour_correlation(noise)) < 0.1
+    True
+    >>> neighbour_correlation(noise.cumsum(-1)) > 0.9
+    True
+    """
+    return float(lag_correlation(samples, axis, lag)[lag])
+
+
+def lag_correlation(
+    samples: Tensor, axis: int = -1, max_lag: int | None = None
+) -> Tensor:
+    """`neighbour_correlation` at all distances from 0 on.
+
+    Parameters
+    ----------
+    samples, axis
+        As for `neighbour_correlation`.
+    max_lag : int, optional
+        Largest distance in grid points, by default half of the axis.
+
+    Returns
+    -------
+    Tensor
+        Correlations (max_lag + 1,) in double precision.
+    """
+    units = _unit_deviations(samples)
+    try:
+        along = operator.index(axis)
+        units = units.movedim(along, -1)
+    except (TypeError, IndexError) as error:
+        raise ValueError(
+            f"axis (={axis!r}) must be an axis of samples, which have shape "
+            f"{tuple(samples.shape)}"
+        ) from error
+    if along % samples.ndim == 0:
+        raise ValueError(f"axis (={axis}) is that of the draws; give one of the points")
+    points = units.shape[-1]
+    lags = points // 2 if max_lag is None else max_lag
+    if not isinstance(lags, int) or not 0 <= lags < points:
+        raise ValueError(
+            f"the lag (={max_lag}) must be an integer from 0 to {points - 1}, as "
+            f"samples have {points} points along axis {axis}"
+        )
+    means = []
+    for lag in range(lags + 1):
+        pairs = (units[..., : points - lag] * units[..., lag:]).sum(0)
+        means.append(pairs.nanmean())
+    found = torch.stack(means)
+    if bool(found.isnan().any()):
+        raise ValueError(
+            "samples are the same in all draws, so they have no correlation; is the "
+            "posterior of zero width?"
+        )
+    return found
+
+
+def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
+    """Correlation of the draws at one point with those at all points.
+
+    Parameters
+    ----------
+    samples : Tensor
+        Draws of one field, (draws, *grid).
+    point : sequence of int
+        Position on the grid.
+
+    Returns
+    -------
+    Tensor
+        Correlations (*grid) in double precision; nan where all draws agree.
+    """
+    units = _unit_deviations(samples)
+    try:
+        place = tuple(operator.index(i) for i in point)
+        here = units.movedim(0, -1)[place]
+    except (TypeError, IndexError) as error:
+        raise ValueError(
+            f"point (={point!r}) must be a position on the grid of shape "
+            f"{tuple(samples.shape[1:])}"
+        ) from error
+    if here.ndim != 1:
+        raise ValueError(
+            f"point (={point!r}) must have {samples.ndim - 1} entries, one per axis"
+        )
+    correlations: Tensor = torch.tensordot(here, units, dims=1)
+    return correlations
+
+
+def _unit_deviations(samples: Tensor) -> Tensor:
+    """Deviations from the mean draw, of norm 1 over the draws; nan without spread."""
+    if not isinstance(samples, Tensor):
+        raise TypeError(
+            f"samples must be a torch.Tensor, got {type(samples).__name__}; "
+            "predict with keep_samples=True"
+        )
+    if samples.ndim < 2 or len(samples) < 3 or samples.is_complex():
+        raise ValueError(
+            f"samples has shape {tuple(samples.shape)} and dtype {samples.dtype}; a "
+            "correlation needs real draws (draws, *shape), and at least 3 of them"
+        )
+    draws = samples.detach().double()
+    mean = draws.mean(0)
+    deviations = draws - mean
+    norm = deviations.norm(dim=0)
+    # What differs by rounding only does not differ.
+    precision = torch.finfo(samples.dtype).eps if samples.is_floating_point() else 0.0
+    spread = norm > 4 * precision * len(draws) ** 0.5 * mean.abs()
+    return deviations / torch.where(spread, norm, torch.nan)

@@ -1,0 +1,22 @@
+"""Figures of a trained model and of its predictions.
+
+Each function returns a `matplotlib.figure.Figure` that belongs to the caller alone;
+``figure.savefig("name.pdf")`` writes it. Needs ``pip install dinozaur-no[plots]``.
+"""
+
+from .correlation import lag_correlation, neighbour_correlation, point_correlation
+from .plot_fields import plot_correlation, plot_uncertainty
+from .plot_layers import plot_covariances, plot_posteriors, plot_times
+from .plot_lines import plot_samples
+
+__all__ = [
+    "lag_correlation",
+    "neighbour_correlation",
+    "plot_correlation",
+    "plot_covariances",
+    "plot_posteriors",
+    "plot_samples",
+    "plot_times",
+    "plot_uncertainty",
+    "point_correlation",
+]
