@@ -9,6 +9,7 @@ import argparse
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from neuralop.models import FNO
@@ -118,7 +119,7 @@ class Problem:
         self.width = 4 if quick else 32
         self.modes = 4 if quick else 12
         self.epochs = 4 if quick else 40
-        data = {"size": size, "stride": stride, "cache_dir": cache}
+        data: dict[str, Any] = {"size": size, "stride": stride, "cache_dir": cache}
         if quick:
             data["workers"] = 1
         x, y = (_tensor(field) for field in darcy_fields(n_train, **data))

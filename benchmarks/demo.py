@@ -143,8 +143,8 @@ def compare(
             hidden_channels=width,
             n_layers=4,
         )
-        model = PaddedOperator(operator, padded)
-        trainings[name] = training_of(model, inputs, targets, budget)
+        padded_model = PaddedOperator(operator, padded)
+        trainings[name] = training_of(padded_model, inputs, targets, budget)
     seconds = train_together(trainings, budget.epochs)
 
     rows, predictions = [], {}

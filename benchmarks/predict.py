@@ -147,8 +147,8 @@ def as_step(function: Callable[[], object]) -> Step:
     """Something to be timed that has no second part."""
 
     def step() -> Callable[[], None]:
-        result = function()
-        return lambda: result and None
+        held = [function()]  # alive until the step is over
+        return held.clear
 
     return step
 

@@ -99,13 +99,12 @@ def plot_samples(
     figure = new_figure(6.0, 3.2)
     ax = figure.subplots()
     percent = f"{100 * level:g} %"
-    silent = Predictive(line.mean, line.epistemic_variance, torch.zeros(()))
     bands = (
-        (line, f"{percent} interval", {"color": SKY, "alpha": 0.3}),
-        (silent, f"{percent} without noise", {"color": BLUE, "alpha": 0.3}),
+        (True, f"{percent} interval", {"color": SKY, "alpha": 0.3}),
+        (False, f"{percent} without noise", {"color": BLUE, "alpha": 0.3}),
     )
-    for band, text, style in bands:
-        low, high = map(numbers, band.interval(level))
+    for noise, text, style in bands:
+        low, high = map(numbers, line.interval(level, noise))
         ax.fill_between(at, low, high, label=text, linewidth=0, **style)
     if line.samples is not None:
         draws = numbers(line.samples[:n_lines])

@@ -100,8 +100,6 @@ def check_predictive(predictive: Any) -> Predictive:
             f"predictive must be a Predictive, got {type(predictive).__name__}; "
             "VariationalOperator.predict returns one"
         )
-    if predictive.mean.is_complex():
-        raise ValueError("predictive has complex fields; plots need real ones")
     return predictive
 
 

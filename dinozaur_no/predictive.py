@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Predictive:
     """Mean and variances of a prediction, point by point, perhaps with draws.
 
@@ -39,10 +39,17 @@ class Predictive:
     samples: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if self.mean.is_complex():
+            raise TypeError(
+                "mean is complex; pass torch.view_as_real of complex fields"
+            )
         noise = torch.as_tensor(
             self.aleatoric_variance, dtype=self.mean.dtype, device=self.mean.device
         )
         object.__setattr__(self, "aleatoric_variance", noise)
+        for name in ("epistemic_variance", "aleatoric_variance"):
+            if bool((getattr(self, name) < 0).any()):
+                raise ValueError(f"{name} has negative values; a variance has none")
         if self.epistemic_variance.shape != self.mean.shape:
             raise ValueError(
                 f"epistemic_variance has shape {tuple(self.epistemic_variance.shape)}, "
@@ -65,11 +72,19 @@ class Predictive:
     ) -> Predictive:
         """Mean and unbiased variance of draws along the first axis.
 
-        A single draw has no spread: its epistemic variance is zero.
+        A single draw has no spread: its epistemic variance is zero. Moments are in
+        float32 or better, and nothing is recorded for gradients.
         """
-        mean = samples.mean(0)
+        if samples.ndim < 1 or not len(samples):
+            raise ValueError(
+                f"samples has shape {tuple(samples.shape)}; its first axis must hold "
+                "at least one draw"
+            )
+        samples = samples.detach()
+        exact = samples.to(torch.promote_types(samples.dtype, torch.float32))
+        mean = exact.mean(0)
         many = len(samples) > 1
-        variance = samples.var(0) if many else torch.zeros_like(mean)
+        variance = exact.var(0) if many else torch.zeros_like(mean)
         noise = torch.as_tensor(aleatoric_variance)
         return cls(mean, variance, noise, samples if keep else None)
 
@@ -88,20 +103,34 @@ class Predictive:
         """Standard deviation of the operator's draws."""
         return self.epistemic_variance.sqrt()
 
-    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float = 0.9, noise: bool = True) -> tuple[Tensor, Tensor]:
         """Lower and upper end of the central Gaussian interval of this level.
 
         Parameters
         ----------
         level : float, default 0.9
             Probability that the truth lies inside, between 0 and 1.
+        noise : bool, default True
+            Whether for an observation, or for the field without noise.
         """
         if not 0 < level < 1:
             raise ValueError(
                 f"level (={level}) must lie between 0 and 1; 0.9 means 90 %"
             )
         half = math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
-        return self.mean - half * self.std, self.mean + half * self.std
+        std = self.std if noise else self.epistemic_std
+        return self.mean - half * std, self.mean + half * std
+
+    def __getitem__(self, index: Any) -> Predictive:
+        """A part of it, by an index into the mean: ``predictive[0]`` is one field."""
+        noise = self.aleatoric_variance.expand_as(self.mean)
+        places = index if isinstance(index, tuple) else (index,)
+        samples = self.samples
+        if samples is not None:
+            samples = samples[(slice(None), *places)]
+        return Predictive(
+            self.mean[index], self.epistemic_variance[index], noise[index], samples
+        )
 
     def observations(self, generator: torch.Generator | None = None) -> Tensor:
         """The draws with noise added, like ``samples``."""

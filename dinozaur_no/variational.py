@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +16,8 @@ from .conv_module import number_per_axis, one_of, positive_int
 from .draws import Fields, apply_draws, joined, map_fields, summarised
 from .predictive import Predictive, evaluating, save_atomically
 
-#: Steps over which closed-form noise averages.
-_NOISE_MEMORY = 50
+#: Fields over which closed-form noise averages.
+_NOISE_MEMORY = 150
 
 
 class VariationalOperator(nn.Module):
@@ -66,7 +66,7 @@ class VariationalOperator(nn.Module):
     """
 
     raw_noise: Tensor
-    noise_steps: Tensor
+    noise_fields: Tensor
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class VariationalOperator(nn.Module):
             self.raw_noise = nn.Parameter(raw_noise)
         else:
             self.register_buffer("raw_noise", raw_noise)
-        self.register_buffer("noise_steps", torch.zeros((), device=like.device))
+        self.register_buffer("noise_fields", torch.zeros((), device=like.device))
         means = self._per_layer("prior_mean", prior_mean)
         scales = self._per_layer("prior_scale", prior_scale)
         for layer, mean, scale in zip(layers, means, scales):
@@ -209,21 +209,58 @@ class VariationalOperator(nn.Module):
     def update_noise(self, prediction: Fields, target: Fields) -> None:
         """Move closed-form noise towards the mean square of these residuals.
 
-        The running average remembers about 50 steps; at first it is a plain average.
+        The running average remembers about 150 fields; at first it is a plain average.
         Other kinds of noise stay as they are. Under DDP all processes take over the
         noise of the first one.
         """
         if self.learn_noise != "closed_form":
             return
-        residuals = _residuals(prediction, target)
-        count = sum(r.numel() for r in residuals)
-        if not count:
+        squares, numbers, fields = _squares(prediction, target)
+        if not numbers:
             return
-        mean_square = torch.stack([r.square().sum() for r in residuals]).sum() / count
-        self.noise_steps += 1
-        rate = 1 / self.noise_steps.clamp(max=_NOISE_MEMORY)
-        average = torch.lerp(self.noise_variance, mean_square.to(rate.dtype), rate)
-        self.raw_noise.copy_(average.clamp(min=1e-30).log())
+        self.noise_fields += fields
+        rate = (fields / self.noise_fields.clamp(max=_NOISE_MEMORY)).clamp(max=1)
+        mean_square = (squares / numbers).to(rate.dtype)
+        self._set_noise(torch.lerp(self.noise_variance, mean_square, rate))
+
+    @torch.no_grad()
+    def fit_noise(self, batches: Iterable[Any]) -> Tensor:
+        """Set the noise to the mean square of all residuals of drawn predictions.
+
+        The last step of a training in which the noise was not learned, or lags behind
+        because the fit still improved quickly.
+
+        Parameters
+        ----------
+        batches : iterable
+            Pairs of input and target, or dicts with the target under ``"y"`` and the
+            arguments of the model under their names; a `DataLoader` for example.
+
+        Returns
+        -------
+        Tensor
+            The variance.
+        """
+        squares, numbers = torch.zeros_like(self.raw_noise).double(), 0
+        with evaluating(self.model):
+            for layer in self.layers:
+                layer.training = True  # draws, while everything else is evaluated
+            for batch in batches:
+                if isinstance(batch, Mapping):
+                    inputs = {k: v for k, v in batch.items() if k != "y"}
+                    prediction, target = self.model(**inputs), batch["y"]
+                else:
+                    x, target = batch
+                    prediction = self.model(x)
+                more, count, _ = _squares(prediction, target)
+                squares, numbers = squares + more, numbers + count
+        if not numbers:
+            raise ValueError("batches is empty; the noise needs residuals to be fitted")
+        self._set_noise(squares / numbers)
+        return self.noise_variance
+
+    def _set_noise(self, variance: Tensor) -> None:
+        self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
     @torch.no_grad()
     def sample(
@@ -366,6 +403,15 @@ def kl_weight(beta: float | str, num_data: int) -> float:
     if isinstance(beta, str) or not 0 <= beta < math.inf:
         raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
     return float(beta)
+
+
+def _squares(prediction: Fields, target: Fields) -> tuple[Tensor, int, int]:
+    """Sum of squared residuals, how many they are, and in how many fields."""
+    residuals = _residuals(prediction, target)
+    if not residuals:
+        raise ValueError("prediction and target are empty dicts; there is no field")
+    total = torch.stack([r.square().sum() for r in residuals]).sum()
+    return total, sum(r.numel() for r in residuals), len(residuals[0])
 
 
 def _residuals(prediction: Fields, target: Fields) -> list[Tensor]:

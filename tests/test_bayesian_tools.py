@@ -139,7 +139,7 @@ def test_two_processes_do_what_one_does(tmp_path, noise, trainer):
         found = torch.load(tmp_path / f"result_{rank}.pt", weights_only=True)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
-            if name != "noise_steps":
+            if name != "noise_fields":
                 torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
 
 

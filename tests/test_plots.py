@@ -431,13 +431,6 @@ def test_errors(call, message):
         call()
 
 
-def test_complex_fields():
-    field = torch.ones(1, 1, 4, dtype=torch.complex64)
-    predictive = Predictive(field, field.real, torch.tensor(0.1))
-    with pytest.raises(ValueError, match="complex fields"):
-        plot_samples(predictive)
-
-
 def test_a_model_that_diverged():
     model = bayesian()
     with torch.no_grad():

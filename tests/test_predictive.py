@@ -22,7 +22,7 @@ def test_moments_of_samples():
     torch.testing.assert_close(found.epistemic_std, samples.std(0))
     torch.testing.assert_close(found.variance, samples.var(0) + 0.25)
     torch.testing.assert_close(found.std, (samples.var(0) + 0.25).sqrt())
-    assert found.samples is samples
+    assert torch.equal(found.samples, samples)
     assert Predictive.from_samples(samples, 0.25, keep=False).samples is None
 
 
@@ -163,6 +163,8 @@ def test_noise_may_differ_from_channel_to_channel():
         ((torch.zeros(2, 3), torch.zeros(2, 2), 1.0), "epistemic_variance has shape"),
         ((torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(4)), "aleatoric_variance"),
         ((torch.zeros(3), torch.zeros(3), torch.ones(2, 3)), "aleatoric_variance"),
+        ((torch.zeros(3), -torch.ones(3), 1.0), "epistemic_variance has negative"),
+        ((torch.zeros(3), torch.ones(3), -1.0), "aleatoric_variance has negative"),
         (
             (torch.zeros(2, 3), torch.zeros(2, 3), 1.0, torch.zeros(5, 3)),
             r"samples has shape \(5, 3\), expected \(draws, 2, 3\)",
@@ -174,10 +176,56 @@ def test_errors_of_shapes(arguments, message):
         Predictive(*arguments)
 
 
+def test_complex_fields_are_refused():
+    field = torch.ones(1, 1, 4, dtype=torch.complex64)
+    with pytest.raises(TypeError, match="mean is complex"):
+        Predictive(field, field.real, 0.1)
+
+
+def test_there_must_be_a_draw():
+    with pytest.raises(ValueError, match="at least one draw"):
+        Predictive.from_samples(torch.zeros(0, 2, 3), 0.1)
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, 90, -0.1, math.nan])
 def test_errors_of_the_level(level):
     with pytest.raises(ValueError, match=r"level \(="):
         some().interval(level)
+
+
+def test_part_of_a_prediction():
+    found = some(noise=torch.tensor([0.1, 0.4]).view(2, 1, 1))
+    for index in (1, (slice(1, 3), 0), (..., 2), (0, 1, slice(None), 3)):
+        part = found[index]
+        assert torch.equal(part.mean, found.mean[index])
+        assert torch.equal(part.std, found.std[index])
+        expected = torch.stack([draw[index] for draw in found.samples])
+        assert torch.equal(part.samples, expected)
+    assert found[0].interval(0.5)[0].shape == (2, 5, 4)
+
+
+def test_interval_without_noise():
+    found = some()
+    low, high = found.interval(0.9, noise=False)
+    torch.testing.assert_close(high - low, 2 * 1.644854 * found.epistemic_std)
+
+
+def test_half_precision_keeps_small_variances():
+    samples = (1e-4 * torch.randn(50, 1, 8)).half()
+    found = Predictive.from_samples(samples, 1e-9)
+    assert found.mean.dtype == torch.float32
+    assert found.epistemic_variance.min() > 0
+
+
+def test_samples_leave_no_graph():
+    samples = torch.randn(4, 1, 8, requires_grad=True)
+    assert not Predictive.from_samples(samples, 0.1).mean.requires_grad
+
+
+def test_comparison_is_by_identity():
+    found = some()
+    assert {found: 1}[found] == 1
+    assert found != some()
 
 
 def test_observations_need_samples():

@@ -170,6 +170,40 @@ def test_noise_changes_in_training_only():
         assert torch.equal(other.noise_variance, before)
 
 
+@pytest.mark.parametrize("kind", ["pairs", "dicts"])
+def test_fitted_noise_is_the_mean_square_of_the_residuals(kind):
+    operator = small_operator(learn_noise=False).eval()
+    operator.model.lifting.train()
+    modes = [module.training for module in operator.modules()]
+    x, y = smooth(5, 2, (8, 7)), torch.randn(5, 1, 8, 7)
+    torch.manual_seed(3)
+    if kind == "pairs":
+        found = operator.fit_noise([(x[:3], y[:3]), (x[3:], y[3:])])
+    else:
+        batches = [{"x": x[:3], "y": y[:3]}, {"x": x[3:], "y": y[3:]}]
+        found = operator.fit_noise(batches)
+    assert [module.training for module in operator.modules()] == modes
+    assert torch.equal(found, operator.noise_variance)
+    torch.manual_seed(3)
+    operator.train()
+    with torch.no_grad():
+        drawn = torch.cat([operator(x[:3]), operator(x[3:])])
+    torch.testing.assert_close(found, (drawn - y).square().mean())
+    with pytest.raises(ValueError, match="batches is empty"):
+        operator.fit_noise([])
+
+
+def test_noise_follows_a_quick_fit():
+    """A running average that lags would make all intervals too wide."""
+    operator = small_operator()
+    truth = torch.zeros(16, 1, 8, 8)
+    for step in range(80):
+        deviation = 1.0 if step < 20 else 0.1
+        residual = deviation * torch.randn_like(truth)
+        operator.loss(residual.requires_grad_(), truth, num_data=100)
+    assert operator.noise_variance.item() == pytest.approx(0.01, rel=0.2)
+
+
 def test_exact_fit_does_not_break_the_noise():
     operator = small_operator()
     u = torch.randn(2, 1, 8, 8, requires_grad=True)
