@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,14 +30,19 @@ LEGEND = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that belongs to nobody else; sizes in inches."""
+    """An empty figure; sizes in inches.
+
+    Where pyplot is in use it gets to know the figure, so that ``plt.show()`` shows it.
+    """
     try:
         from matplotlib.figure import Figure as New
     except ImportError as error:
         raise ImportError(
             "plots need matplotlib: pip install dinozaur-no[plots]"
         ) from error
-    return New(figsize=(width, height), dpi=150, layout="constrained")
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    make = New if pyplot is None else pyplot.figure
+    return make(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def panels(

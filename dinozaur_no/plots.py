@@ -1,7 +1,8 @@
 """Figures of a trained model and of its predictions.
 
-Each function returns a `matplotlib.figure.Figure` that belongs to the caller alone;
-``figure.savefig("name.pdf")`` writes it. Needs ``pip install dinozaur-no[plots]``.
+Each function returns a `matplotlib.figure.Figure`; ``figure.savefig("name.pdf")``
+writes it. Where ``matplotlib.pyplot`` was imported before, ``plt.show()`` shows it;
+otherwise pyplot is not needed, nor a display. Needs ``pip install dinozaur-no[plots]``.
 """
 
 from .correlation import lag_correlation, neighbour_correlation, point_correlation

@@ -132,13 +132,18 @@ predictive = report(operator)
 print(predictive)
 
 # %%
-# One rod: draws of the operator, their mean, and the band of 90 %, noise included.
+# The first test rod: draws of the operator, their mean, and the band of 90 %.
+
+place = torch.linspace(0, 1, N_POINTS)
+figure = plot_samples(predictive, y_test, item=0, coordinates=place)
+plt.show()
+
+# %%
+# And the test rod with the largest error. One variance of the noise for all points is
+# right on average; it does not know that this rod is unlike the others.
 
 worst = int((predictive.mean - y_test).flatten(1).norm(dim=1).argmax())
-figure = plot_samples(
-    predictive, y_test, item=worst, coordinates=torch.linspace(0, 1, N_POINTS)
-)
-figure.suptitle("The test rod with the largest error")
+figure = plot_samples(predictive, y_test, item=worst, coordinates=place)
 plt.show()
 
 # %%

@@ -31,6 +31,14 @@ from dinozaur_no.plots import (
 )
 
 
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """Pyplot, once imported, keeps every figure."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 def model_with(conv, n_layers=3, dimension=2, channels=6):
     modes = (4,) * dimension
     return FNO(modes, 1, 1, channels, n_layers=n_layers, conv_module=conv)
@@ -464,3 +472,12 @@ print(json.dumps([before, "matplotlib.pyplot" in sys.modules]))
 def test_matplotlib_is_imported_late_and_pyplot_never(run_python, tmp_path):
     seen = run_python(LATE, tmp_path / "figure.png")
     assert json.loads(seen.splitlines()[-1]) == [False, False]
+
+
+def test_pyplot_shows_figures_where_it_is_in_use():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    before = pyplot.get_fignums()
+    figure = plot_times(bayesian())
+    assert figure.number in pyplot.get_fignums()
+    pyplot.close(figure)
+    assert pyplot.get_fignums() == before
