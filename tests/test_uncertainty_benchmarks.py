@@ -28,6 +28,7 @@ def test_quick_calibration_goes_on_where_it_stopped(tmp_path, capsys):
     assert rows[0] == first[0]
     assert calibration.show(rows) in capsys.readouterr().out
     assert float(rows[0]["epistemic_share"]) == 0.0
+    assert len(list(tmp_path.glob("bayesian_*.png"))) == 6
     shares = [float(r["posterior_scale"]) for r in rows if "Bayes" in r["method"]]
     assert min(shares) > 0
     capsys.readouterr()
