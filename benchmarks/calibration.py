@@ -36,7 +36,6 @@ COLUMNS = {
     "neighbour_correlation": "Corr. of neighbours",
     "epistemic_share": "Epistemic share",
     "posterior_scale": "Posterior scale",
-    "seconds_per_epoch": "Seconds per epoch",
 }
 DIGITS = {
     "rl2_in_1e-2": 2,
@@ -47,7 +46,6 @@ DIGITS = {
     "neighbour_correlation": 2,
     "epistemic_share": 2,
     "posterior_scale": 4,
-    "seconds_per_epoch": 2,
 }
 
 
@@ -76,25 +74,32 @@ def run(args: argparse.Namespace) -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     path = (args.out or RESULTS) / "calibration.csv"
-    rows = tables.read_csv(path) if path.exists() else []
-    known = {_key(row) for row in rows}
     problem = Problem(args.quick, args.cache)
     for seed in args.seeds:
         for method in args.methods or METHODS:
-            if (method, str(seed)) in known:
-                if not args.again:
-                    continue
-                rows = [r for r in rows if _key(r) != (method, str(seed))]
+            if not args.again and (method, str(seed)) in map(_key, saved(path)):
+                continue
             row, operator, predictive = measure(method, problem, seed)
-            rows.append(row)
-            order = list(METHODS)
-            rows.sort(key=lambda r: (order.index(r["method"]), int(r["seed"])))
-            tables.write_csv(path, rows)  # finished trainings survive an interruption
+            add(path, row)  # finished trainings survive an interruption
             if (method, seed) == SHOWN:
                 save_figures(operator, predictive, problem.y_test, args.out or FIGURES)
+    rows = saved(path)
     print(f"\n{show(rows)}\n\nwritten: {path}")
     if args.update_docs:
         tables.replace_between_markers(PAGE, "calibration", show(rows))
+
+
+def saved(path: Path) -> list[dict[str, str]]:
+    """The results that are there, perhaps from a run at the same time."""
+    return tables.read_csv(path) if path.exists() else []
+
+
+def add(path: Path, row: dict[str, str]) -> None:
+    """Put a result into its place, instead of an older one."""
+    rows = [r for r in saved(path) if _key(r) != _key(row)] + [row]
+    order = list(METHODS)
+    rows.sort(key=lambda r: (order.index(r["method"]), int(r["seed"])))
+    tables.write_csv(path, rows)
 
 
 def measure(
@@ -102,7 +107,7 @@ def measure(
 ) -> tuple[dict[str, str], VariationalOperator, Predictive]:
     """Train one method with one seed and evaluate it on the test fields."""
     print(f"{method}, seed {seed}", flush=True)
-    operator, seconds = METHODS[method](problem, seed)
+    operator = METHODS[method](problem, seed)
     generator = torch.Generator().manual_seed(seed)
     predictive = operator.predict(
         problem.x_test, n_samples=N_DRAWS, generator=generator
@@ -110,7 +115,6 @@ def measure(
     scales = torch.cat([layer.posterior_scale_tril for layer in operator.layers])
     values = evaluate(predictive, problem.y_test) | {
         "posterior_scale": scales.square().sum(1).sqrt().mean().item(),
-        "seconds_per_epoch": seconds,
     }
     row = {
         "method": method,

@@ -39,7 +39,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         m, the mean of ln tau, for all channels or each.
     prior_scale : float or sequence of float, default 1.0
         s, the standard deviation of ln tau.
-    scale_init : float, default 0.05
+    scale_init : float, default 0.02
         Initial standard deviation of ln tau under the posterior, for all channels. The
         initial :math:`e^\mu` is the option ``time_init``. (The paper starts from
         ``scale_init=0.5, time_init=math.exp(-5)``, and trains much longer.)
@@ -86,7 +86,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         *,
         prior_mean: float | Sequence[float] = math.log(0.01),
         prior_scale: float | Sequence[float] = 1.0,
-        scale_init: float = 0.05,
+        scale_init: float = 0.02,
         covariance: Covariance = "full",
         draw: Draw = "forward",
         **kwargs: Any,
