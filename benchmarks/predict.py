@@ -50,7 +50,6 @@ COLUMNS = {
     "predict_mb": "Draws MB",
     "one_batch_mb": "One batch MB",
     "draws_together": "Draws together",
-    "first_analyses": "First analyses",
 }
 
 
@@ -122,7 +121,6 @@ def measure(case: Case, rounds: int) -> dict[str, str]:
         "inputs": str(case.inputs),
         "draws": str(case.draws),
         "draws_together": str(together),
-        "first_analyses": str(calls),
     }
     for name in steps:
         row[f"{name}_s"] = f"{times[name].median('forward'):.3f}"

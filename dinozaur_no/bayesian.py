@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .basis import RealBasis
 from .conv_module import number_per_axis, one_of, positive_int
 from .diffusion import DiffusionSpectralConv
 
@@ -107,6 +108,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.register_buffer("prior_mean", self.raw_scale.new_empty(c))
         self.register_buffer("prior_scale", self.raw_scale.new_empty(c))
         self.set_prior(prior_mean, prior_scale)
+        #: Coefficients of an input that many draws share, while they are made.
+        self.kept_analysis: list[Tensor] | None = None
 
     def set_prior(
         self,
@@ -228,6 +231,13 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         items = x.shape[:1] if self.draw == "item" else ()
         noise = standard_normal((*items, self.in_channels), self.raw_time)
         return self._from_noise(noise).exp()
+
+    def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
+        if self.kept_analysis is None:
+            return super()._analyse(x, basis)
+        if not self.kept_analysis:
+            self.kept_analysis.append(super()._analyse(x, basis))
+        return self.kept_analysis[0]
 
     def _from_noise(self, noise: Tensor) -> Tensor:
         """Draws ``mu + L noise`` of ln tau; the noise has channels last."""

@@ -10,7 +10,7 @@ import torch
 from neuralop.layers.base_spectral_conv import BaseSpectralConv
 from torch import Tensor, nn
 
-from .basis import Method
+from .basis import Method, RealBasis
 from .conv_module import (
     BasisCache,
     ConfigurableClass,
@@ -267,6 +267,10 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         """The times to use for this input, (in_channels,) or (b, in_channels)."""
         return self.diffusion_time
 
+    def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
+        """Coefficients of the input."""
+        return basis.analyse(x)
+
     def _diffuse_and_mix(
         self, x: Tensor, time: Tensor, n_out: tuple[int, ...]
     ) -> Tensor:
@@ -278,7 +282,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
             time = time.to(dtype).view(*time.shape, *(1 for _ in n_out))
-            v = diffuse(basis.analyse(x), time, basis.eigenvalues)
+            v = diffuse(self._analyse(x, basis), time, basis.eigenvalues)
             weights = (self.gradient_weight, self.mix_weight, self.bias)
             w_grad, w_mix, b = (w if w is None else w.to(dtype) for w in weights)
             y = mix(v, w_grad, w_mix, b, basis, self.memory)

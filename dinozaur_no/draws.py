@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,7 +30,8 @@ def apply_draws(
     """Outputs of the model for each draw of some of its parameters, chunk by chunk.
 
     Draws are a batch dimension of `torch.func.vmap`, so whatever does not depend on
-    them is computed once per chunk. A model with graph layers computes them one by one,
+    them is computed once per chunk, and the first layer's analysis of its input once
+    for all. A model with graph layers computes them one by one,
     with the kernels of these layers computed once (see `keep_kernels`).
 
     Parameters
@@ -62,19 +62,58 @@ def apply_draws(
     start = 0
     if any(isinstance(module, IntegralTransform) for module in model.modules()):
         chunk_size = 1
-    with keep_kernels(model):
+    layers = [model.get_submodule(name.rpartition(".")[0]) for name in draws]
+    with keep_kernels(model), _Watch(layers) as watch:
         if chunk_size is None:  # the first draw tells how large the fields are
-            owners = {name.rpartition(".")[0] for name in draws}
-            with _largest_input([model.get_submodule(o) for o in owners]) as largest:
-                first = one(0)
-            yield first
-            start, chunk_size = 1, _draws_at_once(*largest)
+            yield one(0)
+            start, chunk_size = 1, watch.draws_at_once()
         for begin in range(start, n, chunk_size):
+            watch.calls.clear()
             if chunk_size == 1:
                 yield one(begin)
                 continue
             span = slice(begin, begin + chunk_size)
             yield vmap(apply)({name: values[span] for name, values in draws.items()})
+
+
+class _Watch:
+    """Sees layers being called: how large their inputs are, and which comes first.
+
+    The input of the first one does not depend on a draw, so its analysis is kept for
+    all chunks, unless that layer is called more than once in a pass.
+    """
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.layers = layers
+        self.calls: list[Any] = []
+        self.numbers, self.device = 0, "cpu"
+        self._kept: list[Tensor] = []
+        self._shared = False
+
+    def __enter__(self) -> _Watch:
+        self._hooks = [x.register_forward_pre_hook(self._see) for x in self.layers]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        for layer in self.layers:
+            layer.kept_analysis = None
+
+    def _see(self, module: Any, inputs: tuple[Any, ...]) -> None:
+        self.numbers = max(self.numbers, inputs[0].numel())
+        self.device = inputs[0].device.type
+        self.calls.append(module)
+        if module is self.calls[0]:
+            self._shared |= len(self.calls) > 1
+            module.kept_analysis = None if self._shared else self._kept
+
+    def draws_at_once(self) -> int:
+        """How many draws to compute together."""
+        numbers = max(1, self.numbers)
+        if self.device != "cpu":
+            numbers = -(-numbers // 32)  # a GPU wants more at a time
+        return max(1, _NUMBERS_AT_ONCE // numbers)
 
 
 def map_fields(fields: Fields, function: Callable[[Any], Any]) -> Any:
@@ -124,26 +163,3 @@ class _Moments:
 
     def predictive(self, noise: Tensor) -> Predictive:
         return Predictive(self.mean, self.squares / max(self.n - 1, 1), noise)
-
-
-def _draws_at_once(numbers: int, device: str) -> int:
-    if device != "cpu":
-        numbers //= 32  # a GPU wants more at a time
-    return max(1, _NUMBERS_AT_ONCE // max(1, numbers))
-
-
-@contextmanager
-def _largest_input(layers: Sequence[nn.Module]) -> Iterator[list[Any]]:
-    """A list that comes to hold the size of the largest input, and its device."""
-    largest: list[Any] = [0, "cpu"]
-
-    def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        x = inputs[0]
-        largest[:] = [max(largest[0], x.numel()), x.device.type]
-
-    hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-    try:
-        yield largest
-    finally:
-        for hook in hooks:
-            hook.remove()

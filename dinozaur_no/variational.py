@@ -273,11 +273,11 @@ class VariationalOperator(nn.Module):
     ) -> Fields:
         """Draw operators from the posterior and apply them to the same input.
 
-        What does not depend on a draw is computed once for all draws of a chunk: the
-        lifting, and the first layer's analysis of its input. A model with graph layers
-        makes its draws one by one; the kernels of those that went through
-        `accelerate_gno` are computed once for all. The model is in evaluation mode
-        meanwhile.
+        What does not depend on a draw, such as the lifting, is computed once for all
+        draws of a chunk, and the first layer's analysis of its input once for all. A
+        model with graph layers makes its draws one by one; the kernels of those that
+        went through `accelerate_gno` are computed once for all. The model is in
+        evaluation mode meanwhile.
 
         Parameters
         ----------

@@ -29,7 +29,7 @@ MAY_IMPORT = {
         *("torch", "neuralop.layers", "conv_module"),
         *("basis", "gradients", "gradient_blocks"),
     },
-    "bayesian": {"torch", "conv_module", "diffusion"},
+    "bayesian": {"torch", "basis", "conv_module", "diffusion"},
     "predictive": {"torch"},
     "draws": {"torch", "neuralop.layers", "integral_transform", "predictive"},
     "kept_kernels": {"torch", "edge_sums"},

@@ -12,7 +12,7 @@ def test_quick_predict(tmp_path, capsys):
     assert main(["predict", "--quick", "--rounds", "1", "--out", str(tmp_path)]) == 0
     rows = tables.read_csv(tmp_path / "predict.csv")
     assert rows[0].keys() >= predict.COLUMNS.keys()
-    assert int(rows[0]["first_analyses"]) == 2  # one to learn the size, one for all
+    assert int(rows[0]["draws_together"]) == 2  # one to learn the size, then all
     assert float(rows[0]["predict_s"]) > 0
     assert predict.show(rows) in capsys.readouterr().out
 

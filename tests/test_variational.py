@@ -19,6 +19,7 @@ from dinozaur_no import (
     propose_prior,
     warm_start,
 )
+from dinozaur_no.basis import RealBasis
 
 WIDE = BayesianDiffusionConv.configure(scale_init=0.5)
 
@@ -257,13 +258,10 @@ def test_draws_are_independent_across_calls():
     )
 
 
-def test_the_first_analysis_is_done_once(monkeypatch):
-    """For all draws of a chunk, and for the batch as it was given."""
-    operator, x = small_operator(), smooth(2, 2, (8, 7))
-    seen = []
-    from dinozaur_no.basis import RealBasis
-
-    analyse = RealBasis.analyse
+@pytest.fixture
+def analyses(monkeypatch):
+    """Shapes of the fields that are analysed, and whether they are draws."""
+    seen, analyse = [], RealBasis.analyse
 
     def counted(basis, field):
         batched = torch._C._functorch.is_batchedtensor(field)
@@ -271,8 +269,47 @@ def test_the_first_analysis_is_done_once(monkeypatch):
         return analyse(basis, field)
 
     monkeypatch.setattr(RealBasis, "analyse", counted)
-    operator.sample(x, n_samples=20, chunk_size=20)
-    assert seen == [(False, (2, 6, 8, 7)), (True, (2, 6, 8, 7))]
+    return seen
+
+
+@pytest.mark.parametrize("chunk_size", [1, 7, 20, None])
+def test_the_first_analysis_is_done_once(analyses, chunk_size):
+    """For all draws, and for the batch as it was given."""
+    operator, x = small_operator(), smooth(2, 2, (8, 7))
+    operator.sample(x, n_samples=20, chunk_size=chunk_size)
+    calls = {1: 20, 7: 3, 20: 1, None: 2}[chunk_size]
+    assert {shape for _, shape in analyses} == {(2, 6, 8, 7)}
+    assert len(analyses) == 1 + calls  # one of the first layer, the others of the last
+    assert not analyses[0][0]
+    analyses.clear()
+    operator(x)
+    assert len(analyses) == 2  # nothing is kept afterwards
+    assert all(layer.kept_analysis is None for layer in operator.layers)
+
+
+class Twice(nn.Module):
+    """A model that uses its layer twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = WIDE(2, 2, (4, 4))
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, None])
+def test_a_layer_that_is_used_twice(chunk_size):
+    torch.manual_seed(0)
+    operator, x = VariationalOperator(Twice()), smooth(2, 2, (8, 7))
+    draws = operator.sample(x, n_samples=6, generator=seeded(), chunk_size=chunk_size)
+    times = operator.layers[0].sample_times(6, seeded()).detach()
+    layer = operator.layers[0].eval()
+    with torch.no_grad():
+        for draw, time in zip(draws, times, strict=True):
+            inner = torch.tanh(layer(x, diffusion_time=time))
+            expected = layer(inner, diffusion_time=time)
+            torch.testing.assert_close(draw, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_modes_are_restored():
