@@ -58,7 +58,11 @@ MAY_IMPORT = {
     },
     "plot_lines": {"torch", "numpy", "predictive", "plot_tools"},
     "plot_fields": {"torch", "numpy", "predictive", "correlation", "plot_tools"},
-    "plots": {"correlation", "plot_layers", "plot_lines", "plot_fields"},
+    "plot_calibration": {"torch", "numpy", "predictive", "metrics", "plot_tools"},
+    "plots": {
+        *("correlation", "plot_layers", "plot_lines", "plot_fields"),
+        "plot_calibration",
+    },
     "transfer": {"torch"},
 }
 # Only inside functions, so that importing the package does not need it.
