@@ -171,12 +171,16 @@ def observed_coverage(
     levels = torch.linspace(0, 1, 100, dtype=torch.float64)
     f, n = fields[0].shape
     counts = torch.zeros(f, 100, dtype=torch.int64, device=mean.device)
+    zero = exact(counts.new_zeros(()))
     for where, error, scale in _chunks(*fields):
         # The smallest of the levels whose interval has the point in it. Searching the
         # limits of all intervals takes five times as long.
-        level = error.div_(scale).mul_(math.sqrt(0.5)).erf_().mul_(99).ceil_().long()
+        torch.addcdiv(zero, error, scale, value=math.sqrt(0.5), out=error)
+        level = error.erf_().mul_(99).ceil_().to(torch.int32)
         own = len(level)
-        level += 100 * torch.arange(own, device=level.device)[:, None]
+        if own > 1:
+            first = torch.arange(0, 100 * own, 100, device=level.device)
+            level += first.to(torch.int32)[:, None]
         counts[where] += level.flatten().bincount(minlength=100 * own).view(own, 100)
     return exact(levels.to(mean.device)), exact(counts.cumsum(1)) / n
 
@@ -288,13 +292,15 @@ def _chunks(
     """Absolute error and standard deviation of some fields, or of a part of one."""
     f, n = mean.shape
     most = _chunk_size(mean)
-    high, wide = max(1, most // n), min(n, most)
+    high, wide = min(f, max(1, most // n)), min(n, most)
+    # Memory that is new takes longer to get than to fill.
+    buffer = exact(mean.new_empty(())).new_empty(high, wide)
     for top in range(0, f, high):
         where = slice(top, top + high)
         for left in range(0, n, wide):
             part = where, slice(left, left + wide)
             m, s, u = (exact(v[part]) for v in (mean, std, target))
-            error = (u - m).abs_()
+            error = torch.sub(u, m, out=buffer[: m.shape[0], : m.shape[1]]).abs_()
             if not bool(error.amax() < math.inf):
                 check_finite(mean=m, target=u)
             low, high_std = s.aminmax()
