@@ -102,11 +102,16 @@ def measure(
     return {
         "metric": name,
         "points": f"{points:,}",
-        **{f"{key}_ms": f"{1e3 * seconds:.3g}" for key, seconds in best.items()},
-        "ratio": f"{best['toolbox'] / best['own']:.3g}",
-        "median_ratio": f"{times['toolbox'].ratio(times['own'], 'forward'):.3g}",
+        **{f"{key}_ms": _digits(1e3 * seconds) for key, seconds in best.items()},
+        "ratio": _digits(best["toolbox"] / best["own"]),
+        "median_ratio": _digits(times["toolbox"].ratio(times["own"], "forward")),
         "difference": f"{difference:.0e}",
         "rounds": str(rounds),
         "toolbox": version("uncertainty-toolbox"),
         **environment.describe(),
     }
+
+
+def _digits(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):g}"
