@@ -14,6 +14,7 @@ COMMANDS = {
     "cost": "time and memory of one layer and of whole models",
     "calibration": "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
     "predict": "posterior draws against one deterministic forward pass",
+    "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
 }
 

@@ -16,8 +16,7 @@ from benchmarks import environment, tables
 from benchmarks.calibration_methods import METHODS, RATE, Problem
 from benchmarks.files import atomic_path
 from benchmarks.options import check_options
-from benchmarks.training import relative_l2
-from dinozaur_no import Predictive, VariationalOperator, plots
+from dinozaur_no import Predictive, VariationalOperator, metrics, plots
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -156,32 +155,19 @@ def save_figures(
 
 def evaluate(predictive: Predictive, truth: Tensor) -> dict[str, float]:
     """Accuracy, calibration and structure of a prediction in physical units."""
-    low, high = predictive.interval(0.9)
-    error, std = (predictive.mean - truth).abs(), predictive.std
-    nll = (error / std).square() / 2 + (2 * torch.pi * std.square()).log() / 2
+    found = metrics.evaluate(predictive, truth)
     share = predictive.epistemic_variance.mean() / predictive.variance.mean()
     seen = predictive.observations(torch.Generator().manual_seed(0))
     standard = (seen - seen.mean(0)) / seen.std(0)
     neighbours = (standard[..., 1:] * standard[..., :-1]).mean(0)
+    same = ("coverage_90", "nll", "error_std_correlation")
     return {
-        "rl2_in_1e-2": 100 * relative_l2(predictive.mean, truth).mean().item(),
-        "coverage_90": ((low <= truth) & (truth <= high)).float().mean().item(),
-        "width_90": 1e3 * (high - low).mean().item(),
-        "nll": nll.mean().item(),
-        "error_std_correlation": rank_correlation(error, std),
+        **{name: found[name] for name in same},
+        "rl2_in_1e-2": 100 * found["rl2"],
+        "width_90": 1e3 * found["width_90"],
         "neighbour_correlation": neighbours.mean().item(),
         "epistemic_share": share.item(),
     }
-
-
-def rank_correlation(a: Tensor, b: Tensor) -> float:
-    """Spearman's correlation within each field, averaged; 0 where b is constant."""
-    a, b = a.flatten(1), b.flatten(1)
-    constant = b.amax(1) == b.amin(1)
-    a, b = (v.argsort(1).argsort(1).double() for v in (a, b))
-    a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
-    found = (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
-    return float(found.masked_fill(constant, 0.0).mean())
 
 
 def show(rows: list[dict[str, str]]) -> str:

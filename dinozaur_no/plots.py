@@ -6,6 +6,7 @@ otherwise pyplot is not needed, nor a display. Needs ``pip install dinozaur-no[p
 """
 
 from .correlation import lag_correlation, neighbour_correlation, point_correlation
+from .plot_calibration import plot_error_against_std, plot_pit, plot_reliability
 from .plot_fields import plot_correlation, plot_uncertainty
 from .plot_layers import plot_covariances, plot_posteriors, plot_times
 from .plot_lines import plot_samples
@@ -15,7 +16,10 @@ __all__ = [
     "neighbour_correlation",
     "plot_correlation",
     "plot_covariances",
+    "plot_error_against_std",
+    "plot_pit",
     "plot_posteriors",
+    "plot_reliability",
     "plot_samples",
     "plot_times",
     "plot_uncertainty",

@@ -39,7 +39,8 @@ MAY_IMPORT = {
     },
     "dropout": {"torch", "predictive"},
     "laplace": {"torch", "predictive"},
-    "metrics": {"torch"},
+    "sample_scores": {"torch"},
+    "metrics": {"torch", "predictive", "sample_scores"},
     "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
     "segment_sum": {"torch"},
     "edge_sums": {"torch", "segment_sum"},
@@ -57,7 +58,11 @@ MAY_IMPORT = {
     },
     "plot_lines": {"torch", "numpy", "predictive", "plot_tools"},
     "plot_fields": {"torch", "numpy", "predictive", "correlation", "plot_tools"},
-    "plots": {"correlation", "plot_layers", "plot_lines", "plot_fields"},
+    "plot_calibration": {"torch", "numpy", "predictive", "metrics", "plot_tools"},
+    "plots": {
+        *("correlation", "plot_layers", "plot_lines", "plot_fields"),
+        "plot_calibration",
+    },
     "transfer": {"torch"},
 }
 # Only inside functions, so that importing the package does not need it.

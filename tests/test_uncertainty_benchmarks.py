@@ -63,10 +63,3 @@ def test_measures_of_a_perfect_model():
     assert 0.3 < found["error_std_correlation"] < 0.6
     assert abs(found["neighbour_correlation"]) < 0.02
     assert found["epistemic_share"] == 0.0
-
-
-def test_rank_correlation():
-    a = torch.rand(3, 1, 40)
-    assert calibration.rank_correlation(a, a.exp()) == pytest.approx(1.0)
-    assert calibration.rank_correlation(a, -a) == pytest.approx(-1.0)
-    assert calibration.rank_correlation(a, torch.ones_like(a)) == 0.0
