@@ -3,6 +3,8 @@
 from .bayesian import BayesianDiffusionConv
 from .dense import GradientSpectralConv
 from .diffusion import DiffusionSpectralConv
+from .dropout import MCDropout
+from .ensemble import Ensemble
 from .graph import accelerate_gno
 from .predictive import Predictive
 from .variational import VariationalOperator
@@ -18,7 +20,9 @@ __version__ = "0.1.0"
 __all__ = [
     "BayesianDiffusionConv",
     "DiffusionSpectralConv",
+    "Ensemble",
     "GradientSpectralConv",
+    "MCDropout",
     "Predictive",
     "VariationalLoss",
     "VariationalOperator",
