@@ -41,10 +41,12 @@ MAY_IMPORT = {
         *("torch", "conv_module", "diffusion", "bayesian", "variational")
     },
     "dropout": {"torch", "conv_module", "draws", "noise", "predictive"},
+    "evidence": {"torch"},
+    "linear_posterior": {"torch", "conv_module", "evidence", "noise"},
     "last_layer": {"torch", "noise"},
     "laplace": {
         *("torch", "tqdm", "conv_module", "bayesian", "draws"),
-        *("last_layer", "noise", "predictive"),
+        *("linear_posterior", "last_layer", "noise", "predictive"),
     },
     "ensemble": {"torch", "draws", "noise", "predictive"},
     "conformal": {"torch", "conv_module", "draws", "noise", "predictive"},
