@@ -103,7 +103,7 @@ def conformalize(
         - ``"points"``: a random point of a new field is inside with a probability of at
           least ``level``. In some fields more points are inside, in others fewer. q is
           the quantile of all scores pooled, each field with the weight 1 / (n + 1), and
-          the rest at infinity [2]_.
+          the rest at infinity [2]_: cautious for small n.
         - ``"fields"``: with a probability of at least ``level``, a new field has at
           least the share ``level`` of its points inside. Intervals are wider. q is the
           :math:`\lceil (n + 1) \, \mathrm{level} \rceil`-th smallest of the fields' own
