@@ -153,10 +153,9 @@ def _checked(features: Tensor, outputs: Tensor, numbers: Fields) -> LastLayer:
     used = channels[:, 0] > 0
     if not bool(used.all()):  # a wrapper that crops, for example
         features, outputs = features[used], outputs[used]
-        new = (used.cumsum(0) - 1)[:, None] * channels.shape[1]
-        renumbered = (
-            new + torch.arange(channels.shape[1], device=new.device)
-        ).flatten()
+        row = (used.cumsum(0) - 1)[:, None]
+        column = torch.arange(channels.shape[1], device=row.device)
+        renumbered = (row * len(column) + column).flatten()
         places = {key: renumbered[place] for key, place in places.items()}
     found = places if isinstance(numbers, Mapping) else places[None]
     return LastLayer(features, outputs, found)

@@ -130,6 +130,9 @@ def test_the_scale_multiplies_the_data():
     torch.testing.assert_close(
         scaled.posterior_precision - prior, 21 * (plain.posterior_precision - prior)
     )
+    torch.testing.assert_close(
+        scaled.posterior_covariance, torch.linalg.inv(scaled.posterior_precision)
+    )
     often = LastLayerLaplace(plain.model, prior_precision=2.0)
     often.fit([(x, y)] * 21, progress=False)
     torch.testing.assert_close(
@@ -203,8 +206,8 @@ def test_hyperparameters_maximise_the_evidence(start, scale):
     assert best > before
     noise, precision = operator.noise_variance.item(), operator.prior_precision.item()
     assert best == operator.log_marginal_likelihood()
-    for a in (0.9, 1.0, 1.1):
-        for b in (0.9, 1.0, 1.1):
+    for a in (0.99, 1.0, 1.01):
+        for b in (0.99, 1.0, 1.01):
             if (a, b) != (1, 1):
                 other = operator.log_marginal_likelihood(a * noise, b * precision)
                 assert other < best
@@ -213,11 +216,11 @@ def test_hyperparameters_maximise_the_evidence(start, scale):
 
 
 def test_every_step_increases_the_evidence():
-    for seed in range(20):
+    for seed in range(100):  # whole steps would go too far for some of them
         g = seeded(seed)
         values = torch.randn(6, generator=g).mul(4).exp().double()
         numbers = torch.rand(3, generator=g).tolist()
-        m = Moments(values, numbers[0], 4 + 100 * numbers[1], numbers[2], 2)
+        m = Moments(values, 10 * numbers[0], 4 + 40 * numbers[1], 10 * numbers[2], 2)
         noise, precision = torch.randn(2, generator=g).mul(3).exp().tolist()
         last = log_evidence(m, noise, precision)
         for _ in range(5):
