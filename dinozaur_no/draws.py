@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from .integral_transform import keep_kernels
+from .noise import Fields
 from .predictive import Predictive
 
 #: Numbers in the input of a layer, all draws of a chunk together: larger ones leave
 #: the caches of a processor and measured up to three times slower.
 _NUMBERS_AT_ONCE = 1 << 21
-
-Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
 
 
 def apply_draws(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,15 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from .bayesian import BayesianDiffusionConv
-from .conv_module import number_per_axis, one_of, positive_int
-from .draws import Fields, apply_draws, joined, map_fields, summarised
+from .conv_module import one_of, positive_int
+from .draws import apply_draws, joined, map_fields, summarised
+from .noise import (
+    Fields,
+    NoisyOperator,
+    checked_model,
+    residuals,
+    sum_of_squares,
+)
 from .predictive import Predictive, evaluating, save_atomically
 
 #: Fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
 
 
-class VariationalOperator(nn.Module):
+class VariationalOperator(NoisyOperator):
     r"""A neural operator with a posterior over its diffusion times, and noise.
 
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
@@ -65,7 +73,6 @@ class VariationalOperator(nn.Module):
     torch.Size([4, 1, 16, 16])
     """
 
-    raw_noise: Tensor
     noise_fields: Tensor
 
     def __init__(
@@ -77,9 +84,7 @@ class VariationalOperator(nn.Module):
         prior_scale: float | Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
-        self.model = model
+        self.model = checked_model(model)
         layers = self.layers
         if not layers:
             raise ValueError(
@@ -93,12 +98,7 @@ class VariationalOperator(nn.Module):
             "learn_noise", learn_noise, (False, "closed_form", "gradient")
         )
         like = layers[0].raw_time
-        (variance,) = number_per_axis("noise_variance", noise_variance, 1)
-        raw_noise = torch.full((), math.log(variance), device=like.device)
-        if learn_noise == "gradient":
-            self.raw_noise = nn.Parameter(raw_noise)
-        else:
-            self.register_buffer("raw_noise", raw_noise)
+        self._start_noise(noise_variance, like.device, learn_noise == "gradient")
         self.register_buffer("noise_fields", torch.zeros((), device=like.device))
         means = self._per_layer("prior_mean", prior_mean)
         scales = self._per_layer("prior_scale", prior_scale)
@@ -109,17 +109,6 @@ class VariationalOperator(nn.Module):
     def layers(self) -> list[BayesianDiffusionConv]:
         """The Bayesian layers of the model, from the first to the last."""
         return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
-
-    @property
-    def noise_variance(self) -> Tensor:
-        """Variance of the noise, a scalar; can be set."""
-        return self.raw_noise.exp()
-
-    @noise_variance.setter
-    def noise_variance(self, value: float) -> None:
-        (variance,) = number_per_axis("noise_variance", float(value), 1)
-        with torch.no_grad():
-            self.raw_noise.fill_(math.log(variance))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model with the same arguments."""
@@ -144,7 +133,7 @@ class VariationalOperator(nn.Module):
             Of shape (b,), in float32 or better.
         """
         total: Tensor | None = None
-        for residual in _residuals(prediction, target):
+        for residual in residuals(prediction, target):
             squares = residual.square().flatten(1).sum(1)
             points = residual[0].numel() if len(residual) else 0
             noise = self.raw_noise.to(squares.dtype)
@@ -215,52 +204,13 @@ class VariationalOperator(nn.Module):
         """
         if self.learn_noise != "closed_form":
             return
-        squares, numbers, fields = _squares(prediction, target)
+        squares, numbers, fields = sum_of_squares(prediction, target)
         if not numbers:
             return
         self.noise_fields += fields
         rate = (fields / self.noise_fields.clamp(max=_NOISE_MEMORY)).clamp(max=1)
         mean_square = (squares / numbers).to(rate.dtype)
         self._set_noise(torch.lerp(self.noise_variance, mean_square, rate))
-
-    @torch.no_grad()
-    def fit_noise(self, batches: Iterable[Any]) -> Tensor:
-        """Set the noise to the mean square of all residuals of drawn predictions.
-
-        The last step of a training in which the noise was not learned, or lags behind
-        because the fit still improved quickly.
-
-        Parameters
-        ----------
-        batches : iterable
-            Pairs of input and target, or dicts with the target under ``"y"`` and the
-            arguments of the model under their names; a `DataLoader` for example.
-
-        Returns
-        -------
-        Tensor
-            The variance.
-        """
-        squares, numbers = torch.zeros_like(self.raw_noise).double(), 0
-        with evaluating(self.model):
-            for layer in self.layers:
-                layer.training = True  # draws, while everything else is evaluated
-            for batch in batches:
-                if isinstance(batch, Mapping):
-                    inputs = {k: v for k, v in batch.items() if k != "y"}
-                    prediction, target = self.model(**inputs), batch["y"]
-                else:
-                    x, target = batch
-                    prediction = self.model(x)
-                more, count, _ = _squares(prediction, target)
-                squares, numbers = squares + more, numbers + count
-        if not numbers:
-            raise ValueError("batches is empty; the noise needs residuals to be fitted")
-        self._set_noise(squares / numbers)
-        return self.noise_variance
-
-    def _set_noise(self, variance: Tensor) -> None:
-        self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
     @torch.no_grad()
     def sample(
@@ -331,16 +281,6 @@ class VariationalOperator(nn.Module):
             joined(chunks), lambda draws: Predictive.from_samples(draws, noise)
         )
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Parameters and buffers alone, so that ``weights_only=True`` loads them.
-
-        A model of neuraloperator also puts the arguments it was built with into its
-        own ``state_dict``; they are not needed here.
-        """
-        state = super().state_dict(*args, **kwargs)
-        state.pop("_metadata", None)
-        return state
-
     def save_checkpoint(
         self, save_folder: str | os.PathLike[str], save_name: str
     ) -> None:
@@ -384,6 +324,13 @@ class VariationalOperator(nn.Module):
         with evaluating(self.model):
             yield from apply_draws(self.model, times, args, kwargs, chunk_size)
 
+    @contextmanager
+    def _drawing(self) -> Iterator[list[nn.Module]]:
+        with evaluating(self.model):
+            for layer in self.layers:
+                layer.training = True  # draws, while everything else is evaluated
+            yield [self.model]
+
     def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
         n = len(self.layers)
         if value is None or isinstance(value, (int, float)):
@@ -403,43 +350,3 @@ def kl_weight(beta: float | str, num_data: int) -> float:
     if isinstance(beta, str) or not 0 <= beta < math.inf:
         raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
     return float(beta)
-
-
-def _squares(prediction: Fields, target: Fields) -> tuple[Tensor, int, int]:
-    """Sum of squared residuals, how many they are, and in how many fields."""
-    residuals = _residuals(prediction, target)
-    if not residuals:
-        raise ValueError("prediction and target are empty dicts; there is no field")
-    total = torch.stack([r.square().sum() for r in residuals]).sum()
-    return total, sum(r.numel() for r in residuals), len(residuals[0])
-
-
-def _residuals(prediction: Fields, target: Fields) -> list[Tensor]:
-    """Target minus prediction, batch first, in float32 or better."""
-    if isinstance(prediction, Mapping) and isinstance(target, Mapping):
-        if prediction.keys() != target.keys():
-            raise ValueError(
-                f"prediction has the keys {sorted(prediction)}, target {sorted(target)}"
-            )
-        parts = [_residuals(prediction[key], target[key]) for key in prediction]
-        return [residual for part in parts for residual in part]
-    for name, field in (("prediction", prediction), ("target", target)):
-        if not isinstance(field, Tensor):
-            raise TypeError(
-                f"{name} must be a torch.Tensor, got {type(field).__name__}"
-            )
-        if field.is_complex():
-            raise TypeError(
-                f"{name} is complex ({field.dtype}), but the noise model is for real "
-                "fields; pass torch.view_as_real of both"
-            )
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"prediction has shape {tuple(prediction.shape)} and target "
-            f"{tuple(target.shape)}; they must agree"
-        )
-    dtype = torch.promote_types(
-        torch.promote_types(prediction.dtype, target.dtype), torch.float32
-    )
-    residual = target.to(dtype) - prediction.to(dtype)
-    return [residual[None] if residual.ndim <= 2 else residual]

@@ -31,14 +31,25 @@ MAY_IMPORT = {
     },
     "bayesian": {"torch", "basis", "conv_module", "diffusion"},
     "predictive": {"torch"},
-    "draws": {"torch", "neuralop.layers", "integral_transform", "predictive"},
+    "noise": {"torch", "conv_module"},
+    "draws": {"torch", "neuralop.layers", "integral_transform", "noise", "predictive"},
     "kept_kernels": {"torch", "edge_sums"},
-    "variational": {"torch", "conv_module", "bayesian", "draws", "predictive"},
+    "variational": {
+        *("torch", "conv_module", "bayesian", "draws", "noise", "predictive")
+    },
     "variational_training": {
         *("torch", "conv_module", "diffusion", "bayesian", "variational")
     },
-    "dropout": {"torch", "predictive"},
-    "laplace": {"torch", "predictive"},
+    "dropout": {"torch", "conv_module", "draws", "noise", "predictive"},
+    "evidence": {"torch"},
+    "linear_posterior": {"torch", "conv_module", "evidence", "noise"},
+    "last_layer": {"torch", "noise"},
+    "laplace": {
+        *("torch", "tqdm", "conv_module", "bayesian", "draws"),
+        *("linear_posterior", "last_layer", "noise", "predictive"),
+    },
+    "ensemble": {"torch", "draws", "noise", "predictive"},
+    "conformal": {"torch", "conv_module", "draws", "noise", "predictive"},
     "sample_scores": {"torch"},
     "metrics": {"torch", "predictive", "sample_scores"},
     "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
@@ -66,7 +77,7 @@ MAY_IMPORT = {
     "transfer": {"torch"},
 }
 # Only inside functions, so that importing the package does not need it.
-LATE = {"matplotlib"}
+LATE = {"matplotlib", "tqdm"}
 
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
 

@@ -1,0 +1,178 @@
+"""Observation noise: the residuals that determine it, and models that have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .conv_module import number_per_axis
+
+Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
+
+
+class NoisyOperator(nn.Module):
+    """What models with one noise variance for all points have in common.
+
+    Attributes
+    ----------
+    raw_noise : Tensor
+        Logarithm of the noise variance; a buffer, unless a subclass learns it.
+    """
+
+    raw_noise: Tensor
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """Variance of the noise, a scalar; can be set."""
+        return self.raw_noise.exp()
+
+    @noise_variance.setter
+    def noise_variance(self, value: float) -> None:
+        (variance,) = number_per_axis("noise_variance", float(value), 1)
+        with torch.no_grad():
+            self.raw_noise.fill_(math.log(variance))
+
+    @torch.no_grad()
+    def fit_noise(self, batches: Iterable[Any]) -> Tensor:
+        """Set the noise to the mean square of all residuals of drawn predictions.
+
+        The last step of a training in which the noise was not learned, or lags behind
+        because the fit still improved quickly.
+
+        Parameters
+        ----------
+        batches : iterable
+            Pairs of input and target, or dicts with the target under ``"y"`` and the
+            arguments of the model under their names; a `DataLoader` for example.
+
+        Returns
+        -------
+        Tensor
+            The variance.
+        """
+        with self._drawing() as models:
+            self._set_noise(mean_square(models, batches))
+        return self.noise_variance
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Parameters and buffers alone, so that ``weights_only=True`` loads them.
+
+        A model of neuraloperator also puts the arguments it was built with into its
+        own ``state_dict``; they are not needed here.
+        """
+        state = super().state_dict(*args, **kwargs)
+        state.pop("_metadata", None)
+        return state
+
+    def _start_noise(
+        self,
+        noise_variance: float,
+        device: torch.device | None,
+        is_parameter: bool = False,
+    ) -> None:
+        (variance,) = number_per_axis("noise_variance", noise_variance, 1)
+        raw_noise = torch.full((), math.log(variance), device=device)
+        if is_parameter:
+            self.raw_noise = nn.Parameter(raw_noise)
+        else:
+            self.register_buffer("raw_noise", raw_noise)
+
+    def _set_noise(self, variance: Tensor) -> None:
+        self.raw_noise.copy_(variance.clamp(min=1e-30).log())
+
+    def _drawing(self) -> AbstractContextManager[Sequence[Callable[..., Fields]]]:
+        """Inside, each of these functions makes one draw of the prediction."""
+        raise NotImplementedError
+
+
+def checked_model(model: Any) -> nn.Module:
+    """The model, or an error if it is none."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
+    return model
+
+
+def device_of(model: nn.Module) -> torch.device | None:
+    """Where the first parameter lives; None without parameters."""
+    parameter = next(model.parameters(), None)
+    return None if parameter is None else parameter.device
+
+
+def inputs_and_target(
+    batch: Any,
+) -> tuple[tuple[Any, ...], dict[str, Any], Fields]:
+    """Positional arguments, named ones and target of a batch, a pair or a dict."""
+    if isinstance(batch, Mapping):
+        if "y" not in batch:
+            raise ValueError(
+                f"a batch has the keys {sorted(map(str, batch))}; its target must be "
+                "under 'y'"
+            )
+        return (), {k: v for k, v in batch.items() if k != "y"}, batch["y"]
+    if not isinstance(batch, Sequence) or len(batch) != 2:
+        raise ValueError(
+            f"a batch is a {type(batch).__name__}; it must be a pair of input and "
+            "target, or a dict with the target under 'y'"
+        )
+    x, target = batch
+    return (x,), {}, target
+
+
+def mean_square(
+    models: Sequence[Callable[..., Fields]], batches: Iterable[Any]
+) -> Tensor:
+    """Mean square of the residuals of all models on all batches."""
+    squares, numbers = torch.zeros(()).double(), 0
+    for batch in batches:
+        args, kwargs, target = inputs_and_target(batch)
+        for model in models:
+            more, count, _ = sum_of_squares(model(*args, **kwargs), target)
+            squares, numbers = squares.to(more.device) + more, numbers + count
+    if not numbers:
+        raise ValueError("batches is empty; the noise needs residuals to be fitted")
+    return squares / numbers
+
+
+def sum_of_squares(prediction: Fields, target: Fields) -> tuple[Tensor, int, int]:
+    """Sum of squared residuals, how many they are, and in how many fields."""
+    parts = residuals(prediction, target)
+    if not parts:
+        raise ValueError("prediction and target are empty dicts; there is no field")
+    total = torch.stack([r.square().sum() for r in parts]).sum()
+    return total, sum(r.numel() for r in parts), len(parts[0])
+
+
+def residuals(prediction: Fields, target: Fields) -> list[Tensor]:
+    """Target minus prediction, batch first, in float32 or better."""
+    if isinstance(prediction, Mapping) and isinstance(target, Mapping):
+        if prediction.keys() != target.keys():
+            raise ValueError(
+                f"prediction has the keys {sorted(prediction)}, target {sorted(target)}"
+            )
+        parts = [residuals(prediction[key], target[key]) for key in prediction]
+        return [residual for part in parts for residual in part]
+    for name, field in (("prediction", prediction), ("target", target)):
+        if not isinstance(field, Tensor):
+            raise TypeError(
+                f"{name} must be a torch.Tensor, got {type(field).__name__}"
+            )
+        if field.is_complex():
+            raise TypeError(
+                f"{name} is complex ({field.dtype}), but the noise model is for real "
+                "fields; pass torch.view_as_real of both"
+            )
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(prediction.shape)} and target "
+            f"{tuple(target.shape)}; they must agree"
+        )
+    dtype = torch.promote_types(
+        torch.promote_types(prediction.dtype, target.dtype), torch.float32
+    )
+    residual = target.to(dtype) - prediction.to(dtype)
+    return [residual[None] if residual.ndim <= 2 else residual]
