@@ -1,6 +1,6 @@
 """Accuracy and coverage on Darcy flow: deterministic and Bayesian, with equal budgets.
 
-All methods train the same FNO for the same number of steps on the Gaussian likelihood,
+Both methods train the same FNO for the same number of steps on the Gaussian likelihood,
 with the noise in closed form. The deterministic one is the Bayesian layer without
 spread, which is exactly `DiffusionSpectralConv`, and without the divergence.
 """
@@ -31,7 +31,7 @@ COLUMNS = {
     "coverage_90": "Coverage at 90 %",
     "width_90": "Width at 90 % (10⁻³)",
     "nll": "NLL",
-    "error_std_correlation": "Rank corr. |error|, std",
+    "error_std_correlation": "Rank corr. of error and std",
     "neighbour_correlation": "Corr. of neighbours",
     "epistemic_share": "Epistemic share",
     "posterior_scale": "Posterior scale",
@@ -51,7 +51,13 @@ DIGITS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks calibration``."""
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=None)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="*",
+        default=[0, 1, 2],
+        help="of the weights (0 1 2); none with --update-docs shows what is there",
+    )
     parser.add_argument("--cache", type=Path, help="directory for the Darcy fields")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--out", type=Path, help="directory for all files")
@@ -73,19 +79,30 @@ def run(args: argparse.Namespace) -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     path = (args.out or RESULTS) / "calibration.csv"
-    problem = Problem(args.quick, args.cache)
-    for seed in args.seeds:
-        for method in args.methods or METHODS:
-            if not args.again and (method, str(seed)) in map(_key, saved(path)):
-                continue
-            row, operator, predictive = measure(method, problem, seed)
-            add(path, row)  # finished trainings survive an interruption
-            if (method, seed) == SHOWN:
-                save_figures(operator, predictive, problem.y_test, args.out or FIGURES)
+    done = set() if args.again else {_key(row) for row in saved(path)}
+    missing = [
+        (method, seed)
+        for seed in args.seeds
+        for method in args.methods or METHODS
+        if (method, str(seed)) not in done
+    ]
+    if missing:
+        train_and_save(missing, Problem(args.quick, args.cache), path, args.out)
     rows = saved(path)
     print(f"\n{show(rows)}\n\nwritten: {path}")
     if args.update_docs:
         tables.replace_between_markers(PAGE, "calibration", show(rows))
+
+
+def train_and_save(
+    wanted: list[tuple[str, int]], problem: Problem, path: Path, out: Path | None
+) -> None:
+    """Train methods with seeds; save each result, and the figures of one."""
+    for method, seed in wanted:
+        row, operator, predictive = measure(method, problem, seed)
+        add(path, row)  # finished trainings survive an interruption
+        if (method, seed) == SHOWN:
+            save_figures(operator, predictive, problem.y_test, out or FIGURES)
 
 
 def saved(path: Path) -> list[dict[str, str]]:

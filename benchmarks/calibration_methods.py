@@ -84,14 +84,6 @@ def deterministic(problem: Problem, seed: int) -> VariationalOperator:
     return operator
 
 
-def bayesian(problem: Problem, seed: int) -> VariationalOperator:
-    """Everything together from the beginning."""
-    operator = problem.operator(seed, scale=0.02)
-    groups = parameter_groups(operator, lr=RATE)
-    problem.train(operator, problem.epochs, seed, 1.0, groups)
-    return operator
-
-
 def warm_started(problem: Problem, seed: int) -> VariationalOperator:
     """Three quarters of the steps deterministic, then a posterior around that."""
     first = problem.operator(seed, scale=NO_SPREAD)
@@ -106,7 +98,6 @@ def warm_started(problem: Problem, seed: int) -> VariationalOperator:
 
 METHODS: dict[str, Callable[[Problem, int], VariationalOperator]] = {
     "deterministic": deterministic,
-    "Bayesian": bayesian,
     "Bayesian, warm start": warm_started,
 }
 

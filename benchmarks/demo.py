@@ -118,8 +118,12 @@ def run(args: argparse.Namespace) -> None:
     tables.write_csv(csv, rows)
     # Sample 0, whatever it looks like.
     fields = {name: field[0, 0].numpy() for name, field in predictions.items()}
-    truth, deviation = y_test[0, 0].numpy(), uncertain.std[0, 0].numpy()
-    save_picture(picture, x_test[0, 0].numpy(), truth, fields, deviation)
+    deviation, spread = uncertain.std[0, 0], uncertain.epistemic_std[0, 0]
+    save_picture(
+        picture,
+        *(x_test[0, 0].numpy(), y_test[0, 0].numpy(), fields),
+        *(deviation.numpy(), spread.numpy()),
+    )
     print(f"written: {csv}\n         {picture}")
     if args.publish:
         tables.replace_between_markers(README, "demo-table", show(rows))

@@ -1,6 +1,7 @@
 """Picture of the demo: truth and predictions above, input and errors below.
 
-In the last column is the uncertainty: the error bars along a line, and their size.
+In the last column is the uncertainty: the error bars along a line, and how far the
+draws of the Bayesian model differ from each other, with colours of their own.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ def save_picture(
     truth: Array,
     predictions: Mapping[str, Array],
     deviation: Array,
+    spread: Array,
 ) -> None:
     """Draw one test sample and what each model makes of it.
 
@@ -39,8 +41,8 @@ def save_picture(
         Permeability and pressure of the sample.
     predictions : mapping
         From the name of a model to its pressure; the last one is the Bayesian.
-    deviation : array of shape (points, points)
-        Standard deviation of the last prediction.
+    deviation, spread : array of shape (points, points)
+        Standard deviation of the last prediction, with noise and of its draws alone.
     """
     columns = 2 + len(predictions)
     figure = Figure(figsize=(2.45 * columns + 0.7, 5.3), dpi=150, layout="constrained")
@@ -50,7 +52,7 @@ def save_picture(
     fields = {"Truth": truth, **predictions}
     pressures = {"cmap": "viridis", "vmin": 0.0, "vmax": scale * float(truth.max())}
     errors = {name: np.abs(field - truth) for name, field in predictions.items()}
-    largest = max(float(e.max()) for e in [*errors.values(), deviation])
+    largest = max(float(error.max()) for error in errors.values())
     shades = {"cmap": "magma", "vmin": 0.0, "vmax": scale * largest}
 
     for ax, (name, field) in zip(axes[0, :-1], fields.items(), strict=True):
@@ -65,9 +67,11 @@ def save_picture(
         relative = 100 * np.linalg.norm(error) / np.linalg.norm(truth)
         title = f"{name} error: {relative:.1f}$\\cdot 10^{{-2}}$"
         shown = _show(ax, title, scale * error, shading="gouraud", **shades)
-    title = f"{list(predictions)[-1]} standard deviation"
-    _show(axes[1, -1], title, scale * deviation, shading="gouraud", **shades)
-    figure.colorbar(shown, ax=axes[1], label="|error|, std  [$10^{-3}$]", pad=0.015)
+    figure.colorbar(shown, ax=axes[1, :-1], label="|error|  [$10^{-3}$]", pad=0.015)
+    title = f"{list(predictions)[-1]}: std of the draws"
+    colours = {"cmap": "magma", "vmin": 0.0, "shading": "gouraud"}
+    shown = _show(axes[1, -1], title, scale * spread, **colours)
+    figure.colorbar(shown, ax=axes[1, -1], label="std  [$10^{-3}$]", pad=0.03)
 
     for ax in axes[1]:
         ax.set_xlabel("$x$", labelpad=-6)

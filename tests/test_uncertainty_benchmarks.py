@@ -26,6 +26,7 @@ def test_quick_calibration_goes_on_where_it_stopped(tmp_path, capsys):
     rows = tables.read_csv(tmp_path / "calibration.csv")
     assert len(rows) == 2 * len(calibration.METHODS)
     assert rows[0] == first[0]
+    assert [row["seed"] for row in rows] == ["0", "1"] * len(calibration.METHODS)
     assert calibration.show(rows) in capsys.readouterr().out
     assert float(rows[0]["epistemic_share"]) == 0.0
     assert len(list(tmp_path.glob("bayesian_*.png"))) == 6
