@@ -1,0 +1,177 @@
+"""
+Five ways to get error bars, on the same data
+=============================================
+
+Darcy flow with few training fields. Compared are a Bayesian operator, MC dropout, a
+Laplace approximation of the last layer (with the paper's settings and tuned by its
+evidence), an ensemble of three, and the Bayesian operator after conformal calibration.
+
+A comparison is only fair if all have the same noise: each method appears with the fixed
+variance exp(-4) that the paper gives to its baselines, and with the variance fitted to
+the residuals of the training data.
+
+Run it from the project's folder, whose solver makes the data.
+"""
+
+# %%
+# Data
+# ----
+
+import math
+import sys
+
+import matplotlib.pyplot as plt
+import torch
+from neuralop.models import FNO
+
+from dinozaur_no import (
+    BayesianDiffusionConv,
+    DiffusionSpectralConv,
+    Ensemble,
+    LastLayerLaplace,
+    MCDropout,
+    VariationalOperator,
+    conformalize,
+    parameter_groups,
+)
+from dinozaur_no.metrics import evaluate
+from dinozaur_no.plots import plot_reliability
+
+sys.path.append("")  # where Python finds the folder of the benchmarks
+from benchmarks.data.darcy import darcy_fields  # noqa: E402
+
+N_TRAIN, N_CALIBRATION, N_TEST = 192, 40, 60
+coeff, sol = darcy_fields(
+    N_TRAIN + N_CALIBRATION + N_TEST, size=61, stride=2, workers=1
+)
+x, y = torch.from_numpy(coeff)[:, None], torch.from_numpy(sol)[:, None]
+x = (x - x[:N_TRAIN].mean()) / x[:N_TRAIN].std()
+mean, std = y[:N_TRAIN].mean(), y[:N_TRAIN].std()
+y = (y - mean) / std
+x_train, x_calibration, x_test = x.split([N_TRAIN, N_CALIBRATION, N_TEST])
+y_train, y_calibration, y_test = y.split([N_TRAIN, N_CALIBRATION, N_TEST])
+batches = list(zip(x_train.split(16), y_train.split(16), strict=True))
+
+
+class Units:
+    """From the normalised pressure to the physical one, in thousandths."""
+
+    @staticmethod
+    def inverse_transform(field):
+        return 1e3 * (field * std + mean)
+
+
+target = Units.inverse_transform(y_test)
+
+# %%
+# Models
+# ------
+# The same size, data and number of steps for all. Only the Bayesian one learns its
+# noise; for the others it comes afterwards.
+
+N_EPOCHS, RATE, FIXED = 40, 3e-3, math.exp(-4)
+
+
+def build(seed=0, conv=DiffusionSpectralConv, dropout=0.0):
+    torch.manual_seed(seed)
+    return FNO(
+        n_modes=(12, 12),
+        in_channels=1,
+        out_channels=1,
+        hidden_channels=24,
+        n_layers=3,
+        domain_padding=0.1,
+        channel_mlp_dropout=dropout,
+        conv_module=conv,
+    )
+
+
+def train(model, groups, loss):
+    optimiser = torch.optim.AdamW(groups)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser,
+        max_lr=[group["lr"] for group in optimiser.param_groups],
+        total_steps=N_EPOCHS * len(batches),
+    )
+    model.train()
+    for _ in range(N_EPOCHS):
+        for k in torch.randperm(len(batches)).tolist():
+            inputs, targets = batches[k]
+            optimiser.zero_grad()
+            loss(model(inputs), targets).backward()
+            optimiser.step()
+            schedule.step()
+    return model
+
+
+def train_plain(model):
+    groups = [{"params": list(model.parameters()), "lr": RATE}]
+    return train(model, groups, torch.nn.functional.mse_loss)
+
+
+operator = VariationalOperator(build(conv=BayesianDiffusionConv))
+train(
+    operator,
+    parameter_groups(operator, lr=RATE),
+    lambda prediction, truth: operator.loss(prediction, truth, num_data=N_TRAIN),
+)
+print(f"Bayesian: noise {operator.noise_variance.item():.5f}, fixed is {FIXED:.5f}")
+members = [train_plain(build(seed)) for seed in range(3)]
+dropout = MCDropout(train_plain(build(dropout=0.1)), FIXED)
+print("trained: one Bayesian model, three plain ones, one with dropout")
+
+# %%
+# Predictions
+# -----------
+# Each with the fixed noise, and with the noise fitted to the training data.
+
+predictions = {}
+
+
+def add(name, method, **options):
+    """Predict with fixed and with fitted noise."""
+    method.noise_variance = FIXED
+    predictions[f"{name}, fixed noise"] = method.predict(x_test, **options)
+    method.fit_noise(batches)
+    predictions[f"{name}, fitted noise"] = method.predict(x_test, **options)
+
+
+draws = {"n_samples": 100}
+add("Bayesian", operator, **draws)
+add("Dropout", dropout, **draws)
+add("Ensemble of 3", Ensemble(members, FIXED))
+
+laplace = LastLayerLaplace.paper(members[0]).fit(batches, progress=False)
+predictions["Laplace, paper"] = laplace.predict(x_test)
+laplace = LastLayerLaplace(members[0], FIXED).fit(batches, progress=False)
+laplace.optimize_hyperparameters()
+predictions["Laplace, by evidence"] = laplace.predict(x_test)
+
+conformal = conformalize(
+    lambda inputs: operator.predict(inputs, n_samples=100),
+    [(x_calibration, y_calibration)],
+    level=0.9,
+    unit="fields",
+)
+predictions["Bayesian, conformal"] = conformal(x_test)
+predictions = {name: p.denormalize(Units) for name, p in predictions.items()}
+
+# %%
+# Results
+# -------
+# RL2 is the relative error; NLL, MA, IS and CRPS judge the whole distribution (smaller
+# is better); coverage should be 0.9; the last column says how well the deviation tells
+# where the errors are.
+
+columns = ["rl2", "nll", "ma", "is", "crps", "coverage_90", "error_std_correlation"]
+print(f"{'':24}" + "".join(f"{name[:11]:>13}" for name in columns))
+for name, predictive in predictions.items():
+    found = evaluate(predictive, target)
+    print(f"{name:24}" + "".join(f"{found[key]:13.4f}" for key in columns))
+
+# %%
+# Reliability: the part of the points inside an interval, against its nominal level.
+
+shown = {name: p for name, p in predictions.items() if "fixed" not in name}
+figure = plot_reliability(shown, target)
+plt.show()
