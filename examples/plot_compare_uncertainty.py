@@ -38,7 +38,7 @@ from dinozaur_no.metrics import evaluate
 from dinozaur_no.plots import plot_reliability
 
 sys.path.append("")  # where Python finds the folder of the benchmarks
-from benchmarks.data.darcy import darcy_fields  # noqa: E402
+from benchmarks.data.darcy import darcy_fields
 
 N_TRAIN, N_CALIBRATION, N_TEST = 192, 40, 60
 coeff, sol = darcy_fields(
