@@ -262,7 +262,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     def _per_channel(self, name: str, value: Any) -> Tensor:
         try:
-            numbers = torch.as_tensor(value, dtype=torch.float64).detach()
+            device = value.device if isinstance(value, Tensor) else "cpu"
+            numbers = torch.as_tensor(value, dtype=torch.float64, device=device)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} (={value!r}) must be a number or numbers"
@@ -274,7 +275,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             )
         if not bool(numbers.isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
-        return numbers.expand(self.in_channels)
+        return numbers.detach().expand(self.in_channels)
 
 
 def standard_normal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from .integral_transform import keep_kernels
 from .noise import Fields
 from .predictive import Predictive
 
+#: Draws replace parameters of a model for a while, which two threads must not do.
+ONE_AT_A_TIME = threading.RLock()
 #: Numbers in the input of a layer, all draws of a chunk together: larger ones leave
 #: the caches of a processor and measured up to three times slower.
 _NUMBERS_AT_ONCE = 1 << 21
@@ -90,7 +93,10 @@ class _Watch:
         self._shared = False
 
     def __enter__(self) -> _Watch:
-        self._hooks = [x.register_forward_pre_hook(self._see) for x in self.layers]
+        self._hooks = [
+            layer.register_forward_pre_hook(self._see, with_kwargs=True)
+            for layer in self.layers
+        ]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -99,9 +105,10 @@ class _Watch:
         for layer in self.layers:
             layer.kept_analysis = None
 
-    def _see(self, module: Any, inputs: tuple[Any, ...]) -> None:
-        self.numbers = max(self.numbers, inputs[0].numel())
-        self.device = inputs[0].device.type
+    def _see(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = args[0] if args else kwargs["x"]
+        self.numbers = max(self.numbers, x.numel())
+        self.device = x.device.type
         self.calls.append(module)
         if module is self.calls[0]:
             self._shared |= len(self.calls) > 1
@@ -149,6 +156,7 @@ class _Moments:
         self.n = 0
 
     def add(self, draws: Tensor) -> None:
+        draws = draws.to(torch.promote_types(draws.dtype, torch.float32))
         n, mean = len(draws), draws.mean(0)
         squares = (draws - mean).square().sum(0)
         if self.n == 0:

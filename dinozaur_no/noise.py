@@ -42,13 +42,17 @@ class NoisyOperator(nn.Module):
         """Set the noise to the mean square of all residuals of drawn predictions.
 
         The last step of a training in which the noise was not learned, or lags behind
-        because the fit still improved quickly.
+        because the fit still improved quickly. Residuals are in the units of the
+        batches, which must be those of the training: with a data processor of
+        neuraloperator in training mode, pass
+        ``(processor.preprocess(batch) for batch in loader)``.
 
         Parameters
         ----------
         batches : iterable
             Pairs of input and target, or dicts with the target under ``"y"`` and the
-            arguments of the model under their names; a `DataLoader` for example.
+            arguments of the model under their names; a `DataLoader` for example, if
+            its fields are normalised as they were in training.
 
         Returns
         -------
@@ -56,7 +60,13 @@ class NoisyOperator(nn.Module):
             The variance.
         """
         with self._drawing() as models:
-            self._set_noise(mean_square(models, batches))
+            variance = mean_square(models, batches)
+        if not bool(variance.isfinite()):
+            raise ValueError(
+                "the residuals of these batches are not finite; look for nan or inf in "
+                "the data and in the predictions"
+            )
+        self._set_noise(variance)
         return self.noise_variance
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,12 +122,16 @@ class Predictive:
         return self.mean - half * std, self.mean + half * std
 
     def __getitem__(self, index: Any) -> Predictive:
-        """A part of it, by an index into the mean: ``predictive[0]`` is one field."""
+        """A part of it, by an index into the mean: ``predictive[0]`` is one field.
+
+        Denormalize before: a normaliser fits to the shape of the whole.
+        """
         noise = self.aleatoric_variance.expand_as(self.mean)
-        places = index if isinstance(index, tuple) else (index,)
         samples = self.samples
         if samples is not None:
-            samples = samples[(slice(None), *places)]
+            # Not by the same index behind a colon, which could move the axis of draws.
+            numbers = torch.arange(self.mean.numel(), device=self.mean.device)
+            samples = samples.flatten(1)[:, numbers.view(self.mean.shape)[index]]
         return Predictive(
             self.mean[index], self.epistemic_variance[index], noise[index], samples
         )
@@ -165,6 +169,11 @@ class Predictive:
         # The slope comes from two values; double precision as means can be large.
         points = [torch.full_like(self.mean, v, dtype=torch.float64) for v in (0, 1, 2)]
         zero, one, two = map(normalizer.inverse_transform, points)
+        if zero.shape != self.mean.shape:
+            raise ValueError(
+                f"normalizer turns the shape {tuple(self.mean.shape)} into "
+                f"{tuple(zero.shape)}; denormalize the whole first, then take a part"
+            )
         slope = one - zero
         if not torch.allclose(two - one, slope, rtol=1e-6, atol=0):
             raise ValueError(
@@ -194,7 +203,12 @@ class Predictive:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file that `load` reads; it is complete or not there at all."""
-        save_atomically(self._tensors(), path)
+        # A view would bring along all that it is a part of.
+        tensors = {
+            name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t
+            for name, t in self._tensors().items()
+        }
+        save_atomically(tensors, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], map_location: Any = None) -> Predictive:
@@ -237,16 +251,15 @@ def save_atomically(tensors: dict[str, Any], path: str | os.PathLike[str]) -> No
     """``torch.save`` to a file that is complete, or as it was before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as stream:
-        try:
+    # Not by tempfile, whose files nobody else may read.
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+    try:
+        with temporary.open("xb") as stream:
             torch.save(tensors, stream)
-            stream.close()
-            Path(stream.name).replace(path)
-        except BaseException:
-            Path(stream.name).unlink(missing_ok=True)
-            raise
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _broadcast(*shapes: torch.Size) -> torch.Size | None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .bayesian import BayesianDiffusionConv
 from .conv_module import one_of, positive_int
-from .draws import apply_draws, joined, map_fields, summarised
+from .draws import ONE_AT_A_TIME, apply_draws, joined, map_fields, summarised
 from .noise import (
     Fields,
     NoisyOperator,
@@ -207,10 +207,13 @@ class VariationalOperator(NoisyOperator):
         squares, numbers, fields = sum_of_squares(prediction, target)
         if not numbers:
             return
-        self.noise_fields += fields
-        rate = (fields / self.noise_fields.clamp(max=_NOISE_MEMORY)).clamp(max=1)
-        mean_square = (squares / numbers).to(rate.dtype)
-        self._set_noise(torch.lerp(self.noise_variance, mean_square, rate))
+        mean_square = (squares / numbers).to(self.noise_fields.dtype)
+        finite = mean_square.isfinite()  # a batch that overflowed leaves no trace
+        self.noise_fields += fields * finite
+        rate = (fields / self.noise_fields.clamp(1, _NOISE_MEMORY)).clamp(max=1)
+        before = self.noise_variance
+        after = torch.lerp(before, mean_square, rate)
+        self._set_noise(torch.where(finite, after, before))
 
     @torch.no_grad()
     def sample(
@@ -316,12 +319,12 @@ class VariationalOperator(NoisyOperator):
         n = positive_int("n_samples", n_samples)
         if chunk_size is not None:
             chunk_size = positive_int("chunk_size", chunk_size)
-        times = {
-            f"{name}.raw_time".lstrip("."): layer.sample_log_times(n, generator)
-            for name, layer in self.model.named_modules()
-            if isinstance(layer, BayesianDiffusionConv)
-        }
-        with evaluating(self.model):
+        with ONE_AT_A_TIME, evaluating(self.model):
+            times = {
+                f"{name}.raw_time".lstrip("."): layer.sample_log_times(n, generator)
+                for name, layer in self.model.named_modules()
+                if isinstance(layer, BayesianDiffusionConv)
+            }
             yield from apply_draws(self.model, times, args, kwargs, chunk_size)
 
     @contextmanager
@@ -333,7 +336,11 @@ class VariationalOperator(NoisyOperator):
 
     def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
         n = len(self.layers)
-        if value is None or isinstance(value, (int, float)):
+        if (
+            value is None
+            or not hasattr(value, "__len__")
+            or getattr(value, "ndim", 1) == 0
+        ):
             return [value] * n
         if len(value) != n:
             raise ValueError(

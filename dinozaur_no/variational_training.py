@@ -44,8 +44,8 @@ class VariationalLoss(nn.Module):
     beta : float or "paper", default 1.0
         Weight of the divergence, as for `VariationalOperator.elbo`.
     warmup_steps : int, default 0
-        Optimiser steps over which the weight rises from 0 to ``beta``. The step is part
-        of the ``state_dict``, which `Trainer` saves.
+        Batches over which the weight rises from 0 to ``beta``. Their number so far is
+        part of the ``state_dict``, which `Trainer` saves.
 
     Examples
     --------
@@ -195,7 +195,8 @@ def warm_start(
     model : nn.Module
         Model with `BayesianDiffusionConv` layers, or a `VariationalOperator` of one.
     trained : nn.Module or mapping
-        The same model with `DiffusionSpectralConv` layers, or its ``state_dict``.
+        The same model with `DiffusionSpectralConv` layers, or its ``state_dict``. Modes
+        and extent must be the same too; a ``state_dict`` does not tell them.
     scale : float, optional
         Standard deviation of ln tau to start from, by default as it is.
 
@@ -226,13 +227,12 @@ def warm_start(
                 "the same model, with DiffusionSpectralConv in the place of "
                 "BayesianDiffusionConv"
             )
-    inner.load_state_dict({**own, **state})
     if scale is not None:
-        for layer in inner.modules():
-            if isinstance(layer, BayesianDiffusionConv):
-                unit = torch.eye(layer.in_channels)
-                (number,) = number_per_axis("scale", scale, 1)
-                layer.posterior_scale_tril = number * unit
+        (scale,) = number_per_axis("scale", scale, 1)
+    inner.load_state_dict({**own, **state})
+    for layer in inner.modules():
+        if isinstance(layer, BayesianDiffusionConv) and scale is not None:
+            layer.posterior_scale_tril = scale * torch.eye(layer.in_channels)
     return model
 
 

@@ -69,7 +69,7 @@ target = Units.inverse_transform(y_test)
 # The same size, data and number of steps for all. Only the Bayesian one learns its
 # noise; for the others it comes afterwards.
 
-N_EPOCHS, RATE, FIXED = 40, 3e-3, math.exp(-4)
+N_EPOCHS, RATE, FIXED = 20, 3e-3, math.exp(-4)
 
 
 def build(seed=0, conv=DiffusionSpectralConv, dropout=0.0):

@@ -260,3 +260,10 @@ def test_errors_of_draws():
         layer.sample_times(0)
     with pytest.raises(ValueError, match="generator lives on cpu"):
         layer.to("meta").sample_times(2, torch.Generator())
+
+
+def test_made_on_the_meta_device():
+    with torch.device("meta"):
+        layer = BayesianDiffusionConv(2, 2, (4, 4))
+    assert layer.prior_mean.is_meta
+    assert layer.raw_time.is_meta

@@ -84,6 +84,30 @@ def test_denormalize_through_a_data_processor():
     assert found.denormalize(None) is found
 
 
+def test_parts_are_denormalized_before():
+    normalizer = UnitGaussianNormalizer(dim=[0, 2, 3])
+    normalizer.fit(torch.randn(9, 2, 5, 4))
+    for part in (some()[0], some()[:, :1]):
+        with pytest.raises(ValueError, match="denormalize the whole first"):
+            part.denormalize(normalizer)
+
+
+def test_a_part_takes_little_space(tmp_path):
+    found = some(shape=(64, 1, 16))
+    found.save(tmp_path / "all.pt")
+    found[0].save(tmp_path / "part.pt")
+    sizes = [(tmp_path / name).stat().st_size for name in ("all.pt", "part.pt")]
+    assert sizes[1] < sizes[0] / 8
+    assert torch.equal(Predictive.load(tmp_path / "part.pt").std, found[0].std)
+
+
+def test_files_can_be_read_by_others(tmp_path):
+    some().save(tmp_path / "prediction.pt")
+    torch.save({}, tmp_path / "other.pt")
+    modes = [(tmp_path / name).stat().st_mode for name in ("prediction.pt", "other.pt")]
+    assert modes[0] == modes[1]
+
+
 def test_errors_of_denormalize():
     class Exponential:
         def inverse_transform(self, x):
@@ -202,6 +226,8 @@ def test_part_of_a_prediction():
         expected = torch.stack([draw[index] for draw in found.samples])
         assert torch.equal(part.samples, expected)
     assert found[0].interval(0.5)[0].shape == (2, 5, 4)
+    apart = found[torch.tensor([0, 1]), :, torch.tensor([3, 4])]
+    torch.testing.assert_close(apart.samples.mean(0), apart.mean)
 
 
 def test_interval_without_noise():

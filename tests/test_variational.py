@@ -2,7 +2,9 @@
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy
 import pytest
 import torch
 from contract import smooth
@@ -205,6 +207,22 @@ def test_noise_follows_a_quick_fit():
     assert operator.noise_variance.item() == pytest.approx(0.01, rel=0.2)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_batch_that_is_not_finite_leaves_no_trace(value):
+    operator = small_operator()
+    u, v = torch.randn(2, 2, 1, 8, 8)
+    bad = torch.full_like(u, value)
+    operator.loss(bad, v, num_data=10)  # also as the first one
+    operator.loss(u, v, num_data=10)
+    before = operator.noise_variance
+    torch.testing.assert_close(before, (u - v).square().mean())
+    operator.loss(bad, v, num_data=10)
+    assert torch.equal(operator.noise_variance, before)
+    assert operator.loss(u, v, num_data=10).isfinite()
+    with pytest.raises(ValueError, match="not finite"):
+        operator.fit_noise([(smooth(2, 2, (8, 8)), bad)])
+
+
 def test_exact_fit_does_not_break_the_noise():
     operator = small_operator()
     u = torch.randn(2, 1, 8, 8, requires_grad=True)
@@ -356,6 +374,45 @@ def test_moments_of_the_prediction(keep_samples, chunk_size):
     assert (found.samples is not None) == keep_samples
 
 
+def test_threads_wait_for_each_other():
+    operator = small_operator()
+    inputs = [smooth(1, 2, (8, 7)) for _ in range(4)]
+    options = {"n_samples": 6, "chunk_size": 1}
+    expected = [operator.sample(x, generator=seeded(), **options) for x in inputs]
+    before = copy.deepcopy(operator.state_dict())
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [
+            pool.submit(operator.sample, x, generator=seeded(), **options)
+            for x in inputs
+        ]
+    for job, draws in zip(jobs, expected, strict=True):
+        assert torch.equal(job.result(), draws)
+    assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
+    assert all(isinstance(x.raw_time, nn.Parameter) for x in operator.layers)
+
+
+class ByKeyword(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = WIDE(2, 1, (4, 4))
+
+    def forward(self, x):
+        return self.layer(x=x)
+
+
+def test_a_layer_that_is_called_by_keyword():
+    draws = VariationalOperator(ByKeyword()).sample(smooth(2, 2, (8, 7)), n_samples=3)
+    assert draws.shape == (3, 2, 1, 8, 7)
+
+
+def test_half_precision_without_samples():
+    operator, x = small_operator().bfloat16(), smooth(2, 2, (8, 7)).bfloat16()
+    kept = operator.predict(x, n_samples=20, generator=seeded())
+    lean = operator.predict(x, n_samples=20, generator=seeded(), keep_samples=False)
+    assert lean.mean.dtype == torch.float32
+    torch.testing.assert_close(lean.std, kept.std, rtol=1e-3, atol=1e-6)
+
+
 def test_a_single_draw_has_no_spread():
     found = small_operator().predict(smooth(1, 2, (8, 7)), n_samples=1)
     assert not found.epistemic_variance.any()
@@ -443,6 +500,9 @@ def test_priors_for_all_layers_or_each():
     assert second.prior_mean.unique().tolist() == [-3.0]
     assert first.prior_scale.unique().tolist() == [0.5]
     assert second.prior_scale.unique().tolist() == [2.0]
+    for number in (torch.tensor(-2.0), numpy.float32(-2)):
+        operator = small_operator(prior_mean=number)
+        assert operator.layers[1].prior_mean.unique().tolist() == [-2.0]
     per_channel = [range(6), [1.0] * 6]
     operator = small_operator(prior_mean=per_channel)
     assert operator.layers[0].prior_mean.tolist() == list(range(6))
@@ -498,6 +558,15 @@ def test_warm_start_refuses_another_model():
         with pytest.raises(ValueError, match=message):
             warm_start(operator, other)
         assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
+
+
+def test_warm_start_looks_at_the_scale_first():
+    operator = small_operator()
+    trained = FNO((4, 4), 2, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    before = copy.deepcopy(operator.state_dict())
+    with pytest.raises(ValueError, match=r"scale \(=-1\)"):
+        warm_start(operator, trained, scale=-1)
+    assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
 
 
 def test_parameter_groups():
