@@ -137,8 +137,12 @@ def joined(chunks: Iterator[Fields]) -> Fields:
     return torch.cat(parts)
 
 
-def summarised(chunks: Iterator[Fields], noise: Tensor) -> Any:
-    """The predictive distribution of all draws, of which none is kept."""
+def predictive_of(chunks: Iterator[Fields], noise: Tensor, keep_samples: bool) -> Any:
+    """The predictive distribution of all draws, with or without them."""
+    if keep_samples:
+        return map_fields(
+            joined(chunks), lambda draws: Predictive.from_samples(draws, noise)
+        )
     moments: dict[Any, _Moments] = {}
     dictionary = False
     for chunk in chunks:

@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from .conv_module import positive_int
-from .draws import joined, map_fields, summarised
+from .draws import joined, map_fields, predictive_of
 from .noise import Fields, NoisyOperator, checked_model, device_of
-from .predictive import Predictive, evaluating
+from .predictive import evaluating
 
 
 class MCDropout(NoisyOperator):
@@ -127,12 +127,7 @@ class MCDropout(NoisyOperator):
         Predictive, or dict of Predictive
         """
         draws = self._draws(args, kwargs, n_samples, generator)
-        noise = self.noise_variance
-        if not keep_samples:
-            return summarised(draws, noise)
-        return map_fields(
-            joined(draws), lambda field: Predictive.from_samples(field, noise)
-        )
+        return predictive_of(draws, self.noise_variance, keep_samples)
 
     def extra_repr(self) -> str:
         """The noise, for ``print``."""

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .draws import joined, map_fields, summarised
+from .draws import joined, map_fields, predictive_of
 from .noise import Fields, NoisyOperator, checked_model, device_of
-from .predictive import Predictive, evaluating
+from .predictive import evaluating
 
 
 class Ensemble(NoisyOperator):
@@ -111,14 +111,9 @@ class Ensemble(NoisyOperator):
         -------
         Predictive, or dict of Predictive
         """
-        noise = self.noise_variance
         with evaluating(self):
             draws = self._draws(args, kwargs)
-            if not keep_samples:
-                return summarised(draws, noise)
-            return map_fields(
-                joined(draws), lambda field: Predictive.from_samples(field, noise)
-            )
+            return predictive_of(draws, self.noise_variance, keep_samples)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters and buffers alone, so that ``weights_only=True`` loads them."""

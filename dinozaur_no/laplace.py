@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .bayesian import standard_normal
 from .conv_module import one_of, positive_int
-from .draws import joined, map_fields, summarised
+from .draws import joined, predictive_of
 from .last_layer import find_last_layer, look_at_last_layer
 from .linear_posterior import LinearPosterior
 from .noise import (
@@ -224,11 +224,7 @@ class LastLayerLaplace(LinearPosterior):
         noise = self.noise_variance
         if method == "samples":
             chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
-            if not keep_samples:
-                return summarised(chunks, noise)
-            return map_fields(
-                joined(chunks), lambda draws: Predictive.from_samples(draws, noise)
-            )
+            return predictive_of(chunks, noise, keep_samples)
         positive_int("n_samples", n_samples)
         factor = self._factor()
         with evaluating(self.model):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .conv_module import number_per_axis
+from .predictive import save_atomically
 
 Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
 
@@ -78,6 +81,50 @@ class NoisyOperator(nn.Module):
         state = super().state_dict(*args, **kwargs)
         state.pop("_metadata", None)
         return state
+
+    def log_likelihood(self, prediction: Fields, target: Fields) -> Tensor:
+        """Gaussian log-likelihood of each field, summed over its points.
+
+        Parameters
+        ----------
+        prediction, target : Tensor, or dict of Tensors
+            Fields (b, c, *grid) or (b, points, c) of equal shape, with the batch first.
+            A matrix (points, c), as an unbatched `FNOGNO` returns, is one field.
+
+        Returns
+        -------
+        Tensor
+            Of shape (b,), in float32 or better.
+        """
+        total: Tensor | None = None
+        for residual in residuals(prediction, target):
+            squares = residual.square().flatten(1).sum(1)
+            points = residual[0].numel() if len(residual) else 0
+            noise = self.raw_noise.to(squares.dtype)
+            constant = points * (noise + math.log(2 * math.pi))
+            part = -0.5 * (squares * torch.exp(-noise) + constant)
+            total = part if total is None else total + part
+        if total is None:
+            raise ValueError("prediction and target are empty dicts; there is no field")
+        return total
+
+    def save_checkpoint(
+        self, save_folder: str | os.PathLike[str], save_name: str
+    ) -> None:
+        """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        save_atomically(self.state_dict(), path)
+
+    def load_checkpoint(
+        self,
+        save_folder: str | os.PathLike[str],
+        save_name: str,
+        map_location: Any = None,
+    ) -> None:
+        """Read what `save_checkpoint` wrote. Only tensors are read, no code is run."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        state = torch.load(path, map_location=map_location, weights_only=True)
+        self.load_state_dict(state)
 
     def _start_noise(
         self,

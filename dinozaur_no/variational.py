@@ -3,10 +3,8 @@ r"""`VariationalOperator`: noise, ELBO and posterior predictive of a whole model
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,15 +12,14 @@ from torch import Tensor, nn
 
 from .bayesian import BayesianDiffusionConv
 from .conv_module import one_of, positive_int
-from .draws import ONE_AT_A_TIME, apply_draws, joined, map_fields, summarised
+from .draws import ONE_AT_A_TIME, apply_draws, joined, predictive_of
 from .noise import (
     Fields,
     NoisyOperator,
     checked_model,
-    residuals,
     sum_of_squares,
 )
-from .predictive import Predictive, evaluating, save_atomically
+from .predictive import evaluating
 
 #: Fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
@@ -117,32 +114,6 @@ class VariationalOperator(NoisyOperator):
     def kl_divergence(self) -> Tensor:
         """Divergence of the posterior of all layers from their prior, a scalar."""
         return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
-
-    def log_likelihood(self, prediction: Fields, target: Fields) -> Tensor:
-        """Gaussian log-likelihood of each field, summed over its points.
-
-        Parameters
-        ----------
-        prediction, target : Tensor, or dict of Tensors
-            Fields (b, c, *grid) or (b, points, c) of equal shape, with the batch first.
-            A matrix (points, c), as an unbatched `FNOGNO` returns, is one field.
-
-        Returns
-        -------
-        Tensor
-            Of shape (b,), in float32 or better.
-        """
-        total: Tensor | None = None
-        for residual in residuals(prediction, target):
-            squares = residual.square().flatten(1).sum(1)
-            points = residual[0].numel() if len(residual) else 0
-            noise = self.raw_noise.to(squares.dtype)
-            constant = points * (noise + math.log(2 * math.pi))
-            part = -0.5 * (squares * torch.exp(-noise) + constant)
-            total = part if total is None else total + part
-        if total is None:
-            raise ValueError("prediction and target are empty dicts; there is no field")
-        return total
 
     def elbo(
         self,
@@ -277,30 +248,7 @@ class VariationalOperator(NoisyOperator):
         Predictive, or dict of Predictive
         """
         chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
-        noise = self.noise_variance
-        if not keep_samples:
-            return summarised(chunks, noise)
-        return map_fields(
-            joined(chunks), lambda draws: Predictive.from_samples(draws, noise)
-        )
-
-    def save_checkpoint(
-        self, save_folder: str | os.PathLike[str], save_name: str
-    ) -> None:
-        """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
-        path = Path(save_folder) / f"{save_name}_state_dict.pt"
-        save_atomically(self.state_dict(), path)
-
-    def load_checkpoint(
-        self,
-        save_folder: str | os.PathLike[str],
-        save_name: str,
-        map_location: Any = None,
-    ) -> None:
-        """Read what `save_checkpoint` wrote. Only tensors are read, no code is run."""
-        path = Path(save_folder) / f"{save_name}_state_dict.pt"
-        state = torch.load(path, map_location=map_location, weights_only=True)
-        self.load_state_dict(state)
+        return predictive_of(chunks, self.noise_variance, keep_samples)
 
     def extra_repr(self) -> str:
         """The noise, for ``print``."""

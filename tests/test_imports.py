@@ -31,7 +31,7 @@ MAY_IMPORT = {
     },
     "bayesian": {"torch", "basis", "conv_module", "diffusion"},
     "predictive": {"torch"},
-    "noise": {"torch", "conv_module"},
+    "noise": {"torch", "conv_module", "predictive"},
     "draws": {"torch", "neuralop.layers", "integral_transform", "noise", "predictive"},
     "kept_kernels": {"torch", "edge_sums"},
     "variational": {
