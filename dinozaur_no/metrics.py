@@ -10,21 +10,21 @@ the data: see `Predictive.denormalize`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from .predictive import Predictive
-from .sample_scores import (
+from .fields import (
+    average,
     check_finite,
     check_same,
-    crps_samples,
-    energy_score,
+    chunk_size,
+    error_chunks,
     exact,
-    variogram_score,
 )
+from .predictive import Predictive
+from .sample_scores import crps_samples, energy_score, variogram_score
 
 __all__ = [
     "coverage",
@@ -136,7 +136,7 @@ def nll(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
     def score(error: Tensor, std: Tensor) -> Tensor:
         return (error / std).square_().div_(2).add_(std.log()).add_(constant)
 
-    return _average(mean, std, target, score)
+    return average(mean, std, target, score)
 
 
 def miscalibration_area(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ def observed_coverage(
     f, n = fields[0].shape
     counts = torch.zeros(f, 100, dtype=torch.int64, device=mean.device)
     zero = exact(counts.new_zeros(()))
-    for where, error, scale in _chunks(*fields):
+    for where, error, scale in error_chunks(*fields):
         # The smallest of the levels whose interval has the point in it. Searching the
         # limits of all intervals takes five times as long.
         torch.addcdiv(zero, error, scale, value=math.sqrt(0.5), out=error)
@@ -206,7 +206,7 @@ def interval_score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         found = slopes.index_select(0, piece).view_as(error) * error
         return found.addcmul_(offsets.index_select(0, piece).view_as(error), std)
 
-    return _average(mean, std, target, score)
+    return average(mean, std, target, score)
 
 
 def crps_gaussian(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
@@ -218,13 +218,13 @@ def crps_gaussian(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         outside = distance.mul_(math.sqrt(0.5)).erf_().mul_(error)
         return outside.addcmul_(density.sub_(1 / math.sqrt(math.pi)), std)
 
-    return _average(mean, std, target, score)
+    return average(mean, std, target, score)
 
 
 def coverage(mean: Tensor, std: Tensor, target: Tensor, level: float = 0.9) -> Tensor:
     """Fraction of points inside the central Gaussian interval of this level."""
     half = _half_width(level)
-    return _average(mean, std, target, lambda error, std: exact(error <= half * std))
+    return average(mean, std, target, lambda error, std: exact(error <= half * std))
 
 
 def width(std: Tensor, level: float = 0.9) -> Tensor:
@@ -250,7 +250,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
     check_finite(a=first, b=second)
     n = first.shape[1]
     found = []
-    size = max(1, _chunk_size(first) // n)
+    size = max(1, chunk_size(first) // n)
     for parts in zip(first.split(size), second.split(size)):
         x, y = (_ranks(part) - (n - 1) / 2 for part in parts)
         norm = x.norm(dim=1) * y.norm(dim=1)
@@ -270,54 +270,6 @@ def _ranks(values: Tensor) -> Tensor:
     last = place.where(ends, n - 1).flip(1).cummin(1).values.flip(1)
     mean = exact(first + last) / 2
     return torch.empty_like(mean).scatter_(1, order, mean)
-
-
-def _average(
-    mean: Tensor,
-    std: Tensor,
-    target: Tensor,
-    score: Callable[[Tensor, Tensor], Tensor],
-) -> Tensor:
-    """Mean over the points of a score of absolute error and standard deviation."""
-    fields = check_same(mean=mean, std=std, target=target)
-    total = exact(fields[0].new_zeros(len(fields[0])))
-    for where, error, scale in _chunks(*fields):
-        total[where] += score(error, scale).sum(1)
-    return total / fields[0].shape[1]
-
-
-def _chunks(
-    mean: Tensor, std: Tensor, target: Tensor
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Absolute error and standard deviation of some fields, or of a part of one."""
-    f, n = mean.shape
-    most = _chunk_size(mean)
-    high, wide = min(f, max(1, most // n)), min(n, most)
-    # Memory that is new takes longer to get than to fill.
-    buffer = exact(mean.new_empty(())).new_empty(high, wide)
-    for top in range(0, f, high):
-        where = slice(top, top + high)
-        for left in range(0, n, wide):
-            part = where, slice(left, left + wide)
-            m, s, u = (exact(v[part]) for v in (mean, std, target))
-            error = torch.sub(u, m, out=buffer[: m.shape[0], : m.shape[1]]).abs_()
-            if not bool(error.amax() < math.inf):
-                check_finite(mean=m, target=u)
-            low, high_std = s.aminmax()
-            if not (bool(low > 0) and bool(high_std < math.inf)):
-                check_finite(std=s)
-                raise ValueError(
-                    f"std is {float(low):g} at some points, which leaves no room for "
-                    "errors: it must be positive. Give the prediction noise "
-                    "(aleatoric_variance, or VariationalOperator.fit_noise), or "
-                    "several draws"
-                )
-            yield where, error, s
-
-
-def _chunk_size(tensor: Tensor) -> int:
-    """What fits into the caches of a processor, or makes other devices busy."""
-    return 2**17 if tensor.device.type == "cpu" else 2**22
 
 
 def _half_width(level: float) -> float:

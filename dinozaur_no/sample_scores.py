@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from .fields import check_finite, check_same, exact
+
 #: Numbers that are worked on at a time, so that memory does not grow with the fields.
 CHUNK = 2**20
 
@@ -126,51 +128,6 @@ def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tens
             total += (drawn - true).square_().sum()
         found.append(total)
     return torch.stack(found)
-
-
-def rows(tensor: Tensor) -> Tensor:
-    """One row per field; with fewer than three axes it is a single field."""
-    return tensor.reshape(1, -1) if tensor.ndim < 3 else tensor.flatten(1)
-
-
-def exact(tensor: Tensor) -> Tensor:
-    """In double precision, wherever the device has it."""
-    return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
-
-
-def check_same(**tensors: Tensor) -> list[Tensor]:
-    """The real tensors of equal shape, one row per field, or an error."""
-    shapes = {}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"{name} must be a torch.Tensor, got {type(tensor).__name__}"
-            )
-        if tensor.is_complex():
-            raise TypeError(f"{name} is complex; pass torch.view_as_real of it")
-        if not tensor.numel():
-            raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)} and no values; metrics need "
-                "at least one point"
-            )
-        shapes[name] = tuple(tensor.shape)
-    if len(set(shapes.values())) > 1:
-        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"shapes must agree, but they are: {listed}")
-    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
-    if len(set(devices.values())) > 1:
-        listed = ", ".join(f"{name} {device}" for name, device in devices.items())
-        raise ValueError(f"tensors must be on one device, but they are: {listed}")
-    return [rows(tensor.detach()) for tensor in tensors.values()]
-
-
-def check_finite(**tensors: Tensor) -> None:
-    """Raise an error that names the tensor with nan or inf in it."""
-    for name, tensor in tensors.items():
-        if not bool(tensor.isfinite().all()):
-            raise ValueError(
-                f"{name} has values that are nan or infinite; leave such points out"
-            )
 
 
 def _check(samples: Tensor, target: Tensor, fair: bool) -> tuple[Tensor, Tensor, int]:

@@ -13,7 +13,7 @@ from uncertainty_toolbox import metrics_scoring_rule as uct_scores
 
 from benchmarks.measure import peak_megabytes
 from benchmarks.predict import as_step
-from dinozaur_no import Predictive, metrics
+from dinozaur_no import Predictive, fields, metrics
 
 KEYS = [
     *("rl2", "nll", "ma", "is", "crps", "coverage_90", "width_90", "coverage_95"),
@@ -227,7 +227,8 @@ def test_chunks_change_nothing(size, monkeypatch):
     mean, std, target = (v.view(5, 100, 1) for v in prediction("random"))
     predictive = Predictive(mean, std.square(), 0.0)
     expected = metrics.evaluate(predictive, target, per_field=True)
-    monkeypatch.setattr(metrics, "_chunk_size", lambda tensor: size)
+    for module in (metrics, fields):
+        monkeypatch.setattr(module, "chunk_size", lambda tensor: size)
     found = metrics.evaluate(predictive, target, per_field=True)
     for name, values in found.items():
         torch.testing.assert_close(values, expected[name], rtol=1e-12, atol=1e-12)

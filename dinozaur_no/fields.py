@@ -1,0 +1,102 @@
+"""What metrics do with fields: checks, one row for each, some points at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+
+def rows(tensor: Tensor) -> Tensor:
+    """One row per field; with fewer than three axes it is a single field."""
+    return tensor.reshape(1, -1) if tensor.ndim < 3 else tensor.flatten(1)
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """In double precision, wherever the device has it."""
+    return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+
+
+def check_same(**tensors: Tensor) -> list[Tensor]:
+    """The real tensors of equal shape, one row per field, or an error."""
+    shapes = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"{name} must be a torch.Tensor, got {type(tensor).__name__}"
+            )
+        if tensor.is_complex():
+            raise TypeError(f"{name} is complex; pass torch.view_as_real of it")
+        if not tensor.numel():
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)} and no values; metrics need "
+                "at least one point"
+            )
+        shapes[name] = tuple(tensor.shape)
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"shapes must agree, but they are: {listed}")
+    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
+    if len(set(devices.values())) > 1:
+        listed = ", ".join(f"{name} {device}" for name, device in devices.items())
+        raise ValueError(f"tensors must be on one device, but they are: {listed}")
+    return [rows(tensor.detach()) for tensor in tensors.values()]
+
+
+def check_finite(**tensors: Tensor) -> None:
+    """Raise an error that names the tensor with nan or inf in it."""
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(
+                f"{name} has values that are nan or infinite; leave such points out"
+            )
+
+
+def average(
+    mean: Tensor,
+    std: Tensor,
+    target: Tensor,
+    score: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Mean over the points of a score of absolute error and standard deviation."""
+    fields = check_same(mean=mean, std=std, target=target)
+    total = exact(fields[0].new_zeros(len(fields[0])))
+    for where, error, scale in error_chunks(*fields):
+        total[where] += score(error, scale).sum(1)
+    return total / fields[0].shape[1]
+
+
+def error_chunks(
+    mean: Tensor, std: Tensor, target: Tensor
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Absolute error and standard deviation of some fields, or of a part of one."""
+    f, n = mean.shape
+    most = chunk_size(mean)
+    high, wide = min(f, max(1, most // n)), min(n, most)
+    # Memory that is new takes longer to get than to fill.
+    buffer = exact(mean.new_empty(())).new_empty(high, wide)
+    for top in range(0, f, high):
+        where = slice(top, top + high)
+        for left in range(0, n, wide):
+            part = where, slice(left, left + wide)
+            m, s, u = (exact(v[part]) for v in (mean, std, target))
+            error = torch.sub(u, m, out=buffer[: m.shape[0], : m.shape[1]]).abs_()
+            if not bool(error.amax() < math.inf):
+                check_finite(mean=m, target=u)
+            low, high_std = s.aminmax()
+            if not (bool(low > 0) and bool(high_std < math.inf)):
+                check_finite(std=s)
+                raise ValueError(
+                    f"std is {float(low):g} at some points, which leaves no room for "
+                    "errors: it must be positive. Give the prediction noise "
+                    "(aleatoric_variance, or VariationalOperator.fit_noise), or "
+                    "several draws"
+                )
+            yield where, error, s
+
+
+def chunk_size(tensor: Tensor) -> int:
+    """What fits into the caches of a processor, or makes other devices busy."""
+    return 2**17 if tensor.device.type == "cpu" else 2**22
