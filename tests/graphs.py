@@ -1,8 +1,9 @@
-"""Random points, and integral transforms over them, upstream's and ours."""
+"""Random points, integral transforms over them, and small models with graph layers."""
 
 import torch
 from neuralop.layers.channel_mlp import LinearChannelMLP
 from neuralop.layers.integral_transform import IntegralTransform
+from neuralop.models import FNOGNO, GINO
 
 from dinozaur_no.graph import FastIntegralTransform
 
@@ -13,6 +14,53 @@ RADIUS = 0.3
 
 def points(n, dimension=3, **options):
     return torch.rand(n, dimension, **options)
+
+
+def grid(n, dimension=3):
+    axes = torch.meshgrid([torch.linspace(0, 1, n)] * dimension, indexing="ij")
+    return torch.stack(axes, -1)
+
+
+FNO_PART = {"fno_n_modes": (4, 4, 4), "fno_hidden_channels": 8, "fno_n_layers": 2}
+WITHOUT_EXTRAS = {"gno_use_open3d": False, "gno_use_torch_scatter": False}
+
+
+def small_gino(kind="linear", **options):
+    """A `GINO`, and arguments to call it with."""
+    model = GINO(
+        in_channels=3,
+        out_channels=2,
+        in_gno_radius=RADIUS,
+        out_gno_radius=RADIUS,
+        in_gno_transform_type=kind,
+        out_gno_transform_type=kind,
+        gno_embed_channels=4,
+        in_gno_channel_mlp_hidden_layers=[16, 16],
+        out_gno_channel_mlp_hidden_layers=[16, 16],
+        **{**FNO_PART, **WITHOUT_EXTRAS, **options},
+    )
+    sample = {
+        "x": torch.randn(2, 40, 3),
+        "input_geom": points(40)[None],
+        "latent_queries": grid(6)[None],
+        "output_queries": points(25)[None],
+    }
+    return model, sample
+
+
+def small_fnogno(batched, **options):
+    """An `FNOGNO`, and arguments to call it with."""
+    model = FNOGNO(
+        in_channels=2,
+        out_channels=1,
+        gno_radius=RADIUS,
+        gno_embed_channels=4,
+        gno_channel_mlp_hidden_layers=[16, 16],
+        gno_batched=batched,
+        **{**FNO_PART, **WITHOUT_EXTRAS, **options},
+    )
+    f = torch.randn(*([2] if batched else []), 6, 6, 6, 2)
+    return model, {"in_p": grid(6), "out_p": points(25), "f": f}
 
 
 def pair_of_transforms(kind, channels=4, scatter=False, **options):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from contract import smooth
-from graphs import points
-from neuralop.models import FNO, FNOGNO, GINO, TFNO, UNO
+from graphs import points, small_fnogno, small_gino
+from neuralop.models import FNO, TFNO, UNO
 from torch import nn
 
 from dinozaur_no import DiffusionSpectralConv, MCDropout, Predictive
@@ -20,52 +20,15 @@ def small_operator(p=0.2, **options):
     return MCDropout(model, **options)
 
 
-def grid(n):
-    axes = torch.meshgrid([torch.linspace(0, 1, n)] * 3, indexing="ij")
-    return torch.stack(axes, -1)
+DROPOUT = {"fno_use_channel_mlp": True, "fno_channel_mlp_dropout": 0.2}
 
 
 def gino():
-    model = GINO(
-        in_channels=3,
-        out_channels=2,
-        in_gno_radius=0.3,
-        out_gno_radius=0.3,
-        gno_embed_channels=4,
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
-        fno_use_channel_mlp=True,
-        fno_channel_mlp_dropout=0.2,
-    )
-    sample = {
-        "x": torch.randn(2, 40, 3),
-        "input_geom": points(40)[None],
-        "latent_queries": grid(6)[None],
-        "output_queries": points(25)[None],
-    }
-    return model, sample
+    return small_gino(**DROPOUT)
 
 
 def fnogno(batched):
-    model = FNOGNO(
-        in_channels=2,
-        out_channels=1,
-        gno_radius=0.3,
-        gno_embed_channels=4,
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        gno_batched=batched,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
-        fno_use_channel_mlp=True,
-        fno_channel_mlp_dropout=0.2,
-    )
-    f = torch.randn(*([2] if batched else []), 6, 6, 6, 2)
-    return model, {"in_p": grid(6), "out_p": points(25), "f": f}
+    return small_fnogno(batched, **DROPOUT)
 
 
 def test_it_calls_the_model():

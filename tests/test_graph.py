@@ -5,12 +5,12 @@ import pickle
 
 import pytest
 import torch
-from graphs import RADIUS, TOLERANCE, points
+from graphs import RADIUS, TOLERANCE, grid, points, small_fnogno, small_gino
 from neuralop.layers.gno_block import GNOBlock
 from neuralop.layers.gno_weighting_functions import dispatch_weighting_fn
 from neuralop.layers.integral_transform import IntegralTransform
 from neuralop.layers.neighbor_search import NeighborSearch
-from neuralop.models import FNO, FNOGNO, GINO
+from neuralop.models import FNO, FNOGNO
 from torch import nn
 
 from dinozaur_no import DiffusionSpectralConv, accelerate_gno
@@ -95,47 +95,16 @@ def test_errors_of_accelerate():
     assert type(block.integral_transform) is IntegralTransform
 
 
-def grid(n, dimension=3):
-    axes = torch.meshgrid([torch.linspace(0, 1, n)] * dimension, indexing="ij")
-    return torch.stack(axes, -1)
-
-
 def gino(kind="linear", weighting=None):
-    return GINO(
-        in_channels=3,
-        out_channels=2,
-        in_gno_radius=0.3,
-        out_gno_radius=0.3,
-        in_gno_transform_type=kind,
-        out_gno_transform_type=kind,
+    return small_gino(
+        kind,
         gno_weighting_function=weighting,
-        gno_embed_channels=4,
-        in_gno_channel_mlp_hidden_layers=[16, 16],
-        out_gno_channel_mlp_hidden_layers=[16, 16],
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
         fno_conv_module=DiffusionSpectralConv,
-    )
+    )[0]
 
 
 def fnogno(batched):
-    return FNOGNO(
-        in_channels=2,
-        out_channels=1,
-        gno_radius=0.3,
-        gno_embed_channels=4,
-        gno_channel_mlp_hidden_layers=[16, 16],
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        gno_batched=batched,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
-        fno_conv_module=DiffusionSpectralConv,
-    )
+    return small_fnogno(batched, fno_conv_module=DiffusionSpectralConv)[0]
 
 
 def gradients_of(model, out):

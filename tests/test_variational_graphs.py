@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from graphs import points
-from neuralop.models import FNOGNO, GINO
+from graphs import points, small_fnogno, small_gino
 
 from dinozaur_no import BayesianDiffusionConv, VariationalOperator, accelerate_gno
 from dinozaur_no.integral_transform import FastIntegralTransform, keep_kernels
@@ -15,55 +14,12 @@ def seeded():
     return torch.Generator().manual_seed(0)
 
 
-def grid(n):
-    axes = torch.meshgrid([torch.linspace(0, 1, n)] * 3, indexing="ij")
-    return torch.stack(axes, -1)
-
-
 def gino(kind="linear"):
-    model = GINO(
-        in_channels=3,
-        out_channels=2,
-        in_gno_radius=0.3,
-        out_gno_radius=0.3,
-        in_gno_transform_type=kind,
-        out_gno_transform_type=kind,
-        gno_embed_channels=4,
-        in_gno_channel_mlp_hidden_layers=[16, 16],
-        out_gno_channel_mlp_hidden_layers=[16, 16],
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
-        fno_conv_module=WIDE,
-    )
-    sample = {
-        "x": torch.randn(2, 40, 3),
-        "input_geom": points(40)[None],
-        "latent_queries": grid(6)[None],
-        "output_queries": points(25)[None],
-    }
-    return model, sample
+    return small_gino(kind, fno_conv_module=WIDE)
 
 
 def fnogno(batched):
-    model = FNOGNO(
-        in_channels=2,
-        out_channels=1,
-        gno_radius=0.3,
-        gno_embed_channels=4,
-        gno_channel_mlp_hidden_layers=[16, 16],
-        gno_use_open3d=False,
-        gno_use_torch_scatter=False,
-        gno_batched=batched,
-        fno_n_modes=(4, 4, 4),
-        fno_hidden_channels=8,
-        fno_n_layers=2,
-        fno_conv_module=WIDE,
-    )
-    f = torch.randn(*([2] if batched else []), 6, 6, 6, 2)
-    return model, {"in_p": grid(6), "out_p": points(25), "f": f}
+    return small_fnogno(batched, fno_conv_module=WIDE)
 
 
 MODELS = {
