@@ -1,20 +1,10 @@
-"""The Darcy generator: its solver, its random fields, its cache."""
-
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+"""The Darcy generator: its solver and its random fields."""
 
 import numpy as np
 import pytest
 
-from benchmarks.data import darcy
 from benchmarks.data.darcy import darcy_fields, permeability, solve_darcy
-from benchmarks.files import atomic_path
 
-ROOT = Path(__file__).parent.parent
 SMALL = {"size": 9, "workers": 1, "progress": False}
 
 
@@ -83,112 +73,6 @@ def test_stride_keeps_every_nth_node(tmp_path):
     for one, other in zip(fine, coarse, strict=True):
         np.testing.assert_array_equal(one[:, ::4, ::4], other)
         assert other.flags.c_contiguous
-
-
-def test_cache_is_read_and_extended(tmp_path, monkeypatch):
-    solved = []
-    sample = darcy.darcy_sample
-
-    def counting(seed, size):
-        solved.append(seed)
-        return sample(seed, size)
-
-    monkeypatch.setattr(darcy, "darcy_sample", counting)
-    first = darcy_fields(3, cache_dir=tmp_path, **SMALL)
-    again = darcy_fields(3, cache_dir=tmp_path, **SMALL)
-    more = darcy_fields(5, cache_dir=tmp_path, **SMALL)
-    assert solved == [0, 1, 2, 3, 4]
-    for a, b, c in zip(first, again, more, strict=True):
-        np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(a, c[:3])
-
-
-def test_interrupted_run_goes_on_from_the_last_chunk(tmp_path, monkeypatch):
-    sample = darcy.darcy_sample
-
-    def failing(seed, size):
-        if seed == 5:
-            raise RuntimeError("power cut")
-        return sample(seed, size)
-
-    monkeypatch.setattr(darcy, "CHUNK", 2)
-    monkeypatch.setattr(darcy, "darcy_sample", failing)
-    with pytest.raises(RuntimeError, match="power cut"):
-        darcy_fields(7, cache_dir=tmp_path, **SMALL)
-    (file,) = tmp_path.iterdir()
-    with np.load(file, allow_pickle=False) as saved:
-        assert len(saved["sol"]) == len(saved["high"]) == 4
-
-    seeds = []
-    monkeypatch.setattr(
-        darcy, "darcy_sample", lambda seed, size: seeds.append(seed) or sample(seed, 9)
-    )
-    resumed = darcy_fields(7, cache_dir=tmp_path, **SMALL)
-    assert seeds == [4, 5, 6]
-    monkeypatch.undo()
-    whole = darcy_fields(7, cache_dir=tmp_path / "other", **SMALL)
-    for a, b in zip(resumed, whole, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kills a process the POSIX way")
-def test_killed_run_leaves_a_readable_cache(tmp_path):
-    script = (
-        "from benchmarks.data import darcy\n"
-        "darcy.CHUNK = 5\n"
-        f"darcy.darcy_fields(10**6, size=9, workers=1, cache_dir={str(tmp_path)!r})\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("darcy_*.npz")):
-            assert time.monotonic() < deadline, "nothing was saved"
-            time.sleep(0.02)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    (file,) = tmp_path.glob("darcy_*.npz")
-    with np.load(file, allow_pickle=False) as saved:
-        count = len(saved["sol"])
-    assert count % 5 == 0
-    coeff, sol = darcy_fields(count + 1, cache_dir=tmp_path, **SMALL)
-    expected = darcy_fields(count + 1, cache_dir=tmp_path / "other", **SMALL)
-    np.testing.assert_array_equal(coeff, expected[0])
-    np.testing.assert_array_equal(sol, expected[1])
-
-
-def test_atomic_path_leaves_the_old_file_after_an_error(tmp_path):
-    target = tmp_path / "new" / "file.txt"
-    with atomic_path(target) as temporary:
-        temporary.write_text("old")
-
-    def cut_short():
-        with atomic_path(target) as temporary:
-            temporary.write_text("half of the n")
-            raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        cut_short()
-    assert target.read_text() == "old"
-    assert list(target.parent.iterdir()) == [target]
-
-
-@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut short"])
-def test_broken_cache_file_is_named(tmp_path, content):
-    darcy_fields(1, cache_dir=tmp_path, **SMALL)
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{file.name}.*delete it"):
-        darcy_fields(1, cache_dir=tmp_path, **SMALL)
-
-
-def test_cache_of_another_recipe_is_refused(tmp_path, monkeypatch):
-    darcy_fields(1, cache_dir=tmp_path, **SMALL)
-    monkeypatch.setattr(darcy, "HIGH", 11.0)
-    with pytest.raises(ValueError, match="another recipe"):
-        darcy_fields(1, cache_dir=tmp_path, **SMALL)
 
 
 @pytest.mark.parametrize(

@@ -9,32 +9,26 @@ Sample ``i`` depends on its seed ``first_seed + i`` and on ``size`` only: not on
 many samples are asked for, nor on how many processes compute them.
 """
 
-import json
 import os
-import zipfile
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import idctn
 from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
-from tqdm import tqdm
 
-from benchmarks.files import atomic_path
-from benchmarks.parallel import parallel_map
+from benchmarks.data.store import CACHE_DIR, generate, open_samples
 
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
-CACHE_DIR = Path(__file__).parent / "cache"
-CHUNK = 128  # samples between two saves: what a kill can cost
 HIGH, LOW = 12.0, 3.0
 ALPHA, TAU = 2.0, 3.0
-# A change of the numbers that come out needs a new version: old caches are then ignored
-VERSION = 1
+VERSION = 1  # another one for every change of the numbers that come out
 
 
 def gaussian_field(rng: np.random.Generator, size: int) -> Array:
@@ -101,10 +95,32 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     return pressure
 
 
-def darcy_sample(seed: int, size: int) -> tuple[NDArray[np.bool_], Array32]:
-    """One sample: where the permeability is high, and the pressure."""
-    coeff = permeability(seed, size)
-    return coeff == HIGH, solve_darcy(coeff).astype(np.float32)
+def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[Any]]:
+    """Permeability and pressure of some seeds, as they are stored.
+
+    Parameters
+    ----------
+    seeds : sequence of int
+        One per sample.
+    size : int, default 241
+        Nodes per axis, boundary included.
+
+    Returns
+    -------
+    dict
+        ``coeff`` (uint8: both values are small integers) and ``sol`` (float32), each
+        of shape (n, size, size).
+    """
+    coeff = np.stack([permeability(seed, size) for seed in seeds])
+    sol = np.stack([solve_darcy(field) for field in coeff])
+    return {"coeff": coeff.astype(np.uint8), "sol": sol.astype(np.float32)}
+
+
+def recipe(*, size: int = 241, first_seed: int = 0) -> dict[str, Any]:
+    """Everything the numbers of a file depend on."""
+    values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
+    identity = {"name": "darcy", "version": VERSION}
+    return identity | {"size": size, "first_seed": first_seed} | values
 
 
 def darcy_fields(
@@ -119,8 +135,8 @@ def darcy_fields(
 ) -> tuple[Array32, Array32]:
     """Permeability and pressure of ``n_samples`` random Darcy problems.
 
-    Samples are kept in one file per ``size`` and ``first_seed`` and computed once; the
-    file is saved every 128 samples, and an interrupted run goes on from there.
+    Samples are kept in one file per ``size`` and ``first_seed`` and computed once; an
+    interrupted run goes on where it was.
 
     Parameters
     ----------
@@ -145,10 +161,8 @@ def darcy_fields(
     coeff, sol : float32 arrays of shape (n_samples, points, points)
         With ``points = (size - 1) // stride + 1``.
     """
-    if workers is None:
-        workers = os.cpu_count() or 1
-    lowest = {"n_samples": 1, "size": 4, "stride": 1, "first_seed": 0, "workers": 1}
-    given = (n_samples, size, stride, first_seed, workers)
+    lowest = {"size": 4, "stride": 1, "first_seed": 0}
+    given = (size, stride, first_seed)
     for (name, least), value in zip(lowest.items(), given, strict=True):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise TypeError(f"{name} (={value!r}) must be an integer")
@@ -161,71 +175,14 @@ def darcy_fields(
         )
 
     directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
-    path = directory / f"darcy_v{VERSION}_{size}_seed{first_seed}.npz"
-    high, sol = _load(path, size, first_seed)
-    if len(sol) < n_samples:
-        high, sol = _extend(path, high, sol, n_samples, first_seed, workers, progress)
+    path = generate(
+        directory / f"darcy_{size}_seed{first_seed}.h5",
+        recipe(size=size, first_seed=first_seed),
+        partial(make_samples, size=size),
+        n_samples,
+        workers=workers,
+        progress=progress,
+    )
     kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
-    coeff = np.where(high[kept], np.float32(HIGH), np.float32(LOW))
-    return coeff, np.ascontiguousarray(sol[kept])
-
-
-def _recipe(size: int, first_seed: int) -> str:
-    """Everything the numbers in a cache file depend on."""
-    values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
-    identity = {"name": "darcy", "version": VERSION, "size": size, "seed": first_seed}
-    return json.dumps(identity | values, sort_keys=True)
-
-
-def _load(path: Path, size: int, first_seed: int) -> tuple[NDArray[np.bool_], Array32]:
-    """Read what a cache file holds; nothing when it does not exist."""
-    if not path.exists():
-        shape = (0, size, size)
-        return np.empty(shape, dtype=bool), np.empty(shape, dtype=np.float32)
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            recipe, high, sol = str(file["recipe"]), file["high"], file["sol"]
-    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} is not a Darcy cache file ({error}); delete it to make it anew"
-        ) from error
-    complete = high.shape == sol.shape == (len(sol), size, size)
-    if recipe != _recipe(size, first_seed) or not complete:
-        raise ValueError(
-            f"{path} was made by another recipe; delete it to make it anew"
-        )
-    return high, sol
-
-
-def _extend(
-    path: Path,
-    high: NDArray[np.bool_],
-    sol: Array32,
-    n_samples: int,
-    first_seed: int,
-    workers: int,
-    progress: bool,
-) -> tuple[NDArray[np.bool_], Array32]:
-    """Compute the samples that are missing, saving the file after every chunk."""
-    size = sol.shape[-1]
-    seeds = range(first_seed + len(sol), first_seed + n_samples)
-    solve = partial(darcy_sample, size=size)
-    results = parallel_map(solve, seeds, min(workers, len(seeds)))
-    with tqdm(
-        total=n_samples,
-        initial=len(sol),
-        desc=f"Darcy {size} x {size}",
-        unit="field",
-        disable=not progress,
-    ) as bar:
-        while len(sol) < n_samples:
-            chunk = []
-            for sample in islice(results, CHUNK):
-                chunk.append(sample)
-                bar.update()
-            high = np.concatenate([high, [mask for mask, _ in chunk]])
-            sol = np.concatenate([sol, [pressure for _, pressure in chunk]])
-            with atomic_path(path) as temporary, temporary.open("wb") as file:
-                recipe = np.array(_recipe(size, first_seed))
-                np.savez(file, recipe=recipe, high=high, sol=sol)
-    return high, sol
+    with open_samples(path) as file:
+        return file["coeff"][kept].astype(np.float32), file["sol"][kept]

@@ -1,0 +1,227 @@
+"""Samples as neuraloperator's models take them, whatever they come from.
+
+A *source* gives the raw arrays of a sample: a generated file, a public one, a folder.
+An *item function* turns them into the keywords of a model, and the target ``y``. Both
+together are an :class:`OperatorDataset`; two of them with the normalisers of the first
+are :class:`Splits`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from neuralop.data.transforms.data_processors import DataProcessor
+from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+RawSample = Mapping[str, NDArray[Any]]
+Item = dict[str, Tensor]
+
+
+class Source(Protocol):
+    """Raw samples, read when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> RawSample: ...
+
+
+class OperatorDataset(Dataset[Item]):
+    """Samples of a source as dictionaries of tensors, made when asked for.
+
+    Parameters
+    ----------
+    source : Source
+        Gives the raw arrays of sample ``i``; its name goes into error messages.
+    item : callable
+        Turns the raw arrays into the keywords of a model and the target ``y``.
+    indices : sequence of int, optional
+        The samples to take, by default all of them, in order.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        item: Callable[[RawSample], Item],
+        indices: Sequence[int] | None = None,
+    ) -> None:
+        self.source = source
+        self.item = item
+        self.indices = range(len(source)) if indices is None else indices
+        out = [i for i in self.indices if not 0 <= i < len(source)]
+        if out:
+            raise ValueError(
+                f"sample {out[0]} was asked for, but {source} has {len(source)} samples"
+            )
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Item:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        item = self.item(self.source[self.indices[index]])
+        for name, tensor in item.items():
+            if tensor.is_floating_point() and not tensor.isfinite().all():
+                raise ValueError(
+                    f"sample {self.indices[index]} of {self.source} has values in "
+                    f"{name!r} that are not finite"
+                )
+        return item
+
+
+def fit_normalizers(
+    dataset: OperatorDataset, channel_axis: Mapping[str, int]
+) -> dict[str, UnitGaussianNormalizer]:
+    """Mean and deviation of every channel over all samples of a dataset.
+
+    One sample is in memory at a time; sums are in double precision.
+
+    Parameters
+    ----------
+    dataset : OperatorDataset
+        The training samples, and no others.
+    channel_axis : mapping
+        For each key to normalise the axis of a sample (without batch) that counts
+        channels.
+
+    Returns
+    -------
+    dict
+        neuraloperator's normalisers by key, for samples with a leading batch axis.
+    """
+    if len(dataset) == 0:
+        raise ValueError("there are no training samples to fit the normalisers on")
+    moments = {key: _Moments() for key in channel_axis}
+    for index in range(len(dataset) if moments else 0):
+        item = dataset[index]
+        for key, axis in channel_axis.items():
+            moments[key].add(item[key].double().movedim(axis, 0).flatten(1))
+    normalizers = {}
+    for key, axis in channel_axis.items():
+        std = (moments[key].square / moments[key].count).sqrt()
+        if not (std > 0).all():
+            raise ValueError(
+                f"{key!r} is constant in some channel of the {len(dataset)} training "
+                "samples, so it cannot be scaled to unit deviation"
+            )
+        # With the batch axis in front, and the channels at their place
+        shape = [1] * (item[key].ndim + 1)
+        shape[axis % item[key].ndim + 1] = len(std)
+        values = (value.float().reshape(shape) for value in (moments[key].mean, std))
+        normalizers[key] = UnitGaussianNormalizer(*values, eps=0.0)
+    return normalizers
+
+
+class _Moments:
+    """Mean and sum of squared deviations of each channel, sample by sample.
+
+    Squares are summed about the mean of each sample (Chan's update), so that a mean
+    far from zero costs no digits.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = self.square = torch.zeros((), dtype=torch.float64)
+
+    def add(self, values: Tensor) -> None:
+        """Take in values of shape (channels, points)."""
+        size = values.shape[1]
+        share = size / (self.count + size)
+        mean = values.mean(1)
+        step = mean - self.mean
+        squares = (values - mean[:, None]).square().sum(1)
+        self.square = self.square + squares + step**2 * (self.count * share)
+        self.mean = self.mean + step * share
+        self.count += size
+
+
+class FieldProcessor(DataProcessor):
+    """Scale inputs and target for training, and predictions back for evaluation.
+
+    As neuraloperator's ``DefaultDataProcessor``, for any keywords of the model: losses
+    are of scaled fields in training and of unscaled ones in evaluation.
+
+    Parameters
+    ----------
+    normalizers : mapping
+        By key; ``y`` is the target's.
+    single : sequence of str
+        Keys of which a batch has one entry only, taken out of it: the geometry of
+        neuraloperator's graph models has no batch axis.
+    """
+
+    def __init__(
+        self,
+        normalizers: Mapping[str, UnitGaussianNormalizer],
+        single: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.normalizers = dict(normalizers)
+        self.single = tuple(single)
+        self.device: Any = "cpu"
+        self.model: nn.Module | None = None
+
+    def to(self, device: Any) -> "FieldProcessor":
+        for normalizer in self.normalizers.values():
+            normalizer.to(device)
+        self.device = device
+        return self
+
+    def preprocess(self, data_dict: Item, batched: bool = True) -> Item:
+        data = {key: value.to(self.device) for key, value in data_dict.items()}
+        for key in self.single:
+            if batched and len(data[key]) != 1:
+                raise ValueError(
+                    f"a batch of {len(data[key])} has {len(data[key])} geometries in "
+                    f"{key!r}, but the model takes one: use a batch of 1"
+                )
+            data[key] = data[key][0] if batched else data[key]
+        for key, normalizer in self.normalizers.items():
+            if key != "y" or self.training:
+                data[key] = normalizer.transform(data[key])
+        return data
+
+    def postprocess(self, output: Tensor, data_dict: Item) -> tuple[Tensor, Item]:
+        if "y" in self.normalizers and not self.training:
+            output = self.normalizers["y"].inverse_transform(output)
+        return output, data_dict
+
+    def forward(self, **data_dict: Tensor) -> tuple[Tensor, Item]:
+        if self.model is None:
+            raise ValueError("the processor has no model: call wrap(model) first")
+        data = self.preprocess(data_dict)
+        inputs = {key: value for key, value in data.items() if key != "y"}
+        return self.postprocess(self.model(**inputs), data)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Training and test samples, with normalisers that saw the training ones only.
+
+    Parameters
+    ----------
+    train, test : OperatorDataset
+        The samples.
+    channel_axis : mapping
+        The keys to scale, with the axis that counts their channels; none by default.
+    single : tuple of str
+        Keys without a batch axis in the model's call.
+    """
+
+    train: OperatorDataset
+    test: OperatorDataset
+    channel_axis: Mapping[str, int] = field(default_factory=dict)
+    single: tuple[str, ...] = ()
+    normalizers: dict[str, UnitGaussianNormalizer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        fitted = fit_normalizers(self.train, self.channel_axis)
+        object.__setattr__(self, "normalizers", fitted)
+
+    def processor(self) -> FieldProcessor:
+        """A data processor for neuraloperator's ``Trainer``."""
+        return FieldProcessor(self.normalizers, self.single)
