@@ -99,4 +99,4 @@ def error_chunks(
 
 def chunk_size(tensor: Tensor) -> int:
     """What fits into the caches of a processor, or makes other devices busy."""
-    return 2**17 if tensor.device.type == "cpu" else 2**22
+    return 2**19 if tensor.device.type == "cpu" else 2**22

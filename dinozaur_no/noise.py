@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from .conv_module import number_per_axis
+from .conv_module import number_per_axis, one_of
 from .predictive import save_atomically
 
 Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
@@ -40,9 +40,18 @@ class NoisyOperator(nn.Module):
         with torch.no_grad():
             self.raw_noise.fill_(math.log(variance))
 
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Predictive distribution for the arguments of the model."""
+        raise NotImplementedError
+
     @torch.no_grad()
-    def fit_noise(self, batches: Iterable[Any]) -> Tensor:
-        """Set the noise to the mean square of all residuals of drawn predictions.
+    def fit_noise(
+        self,
+        batches: Iterable[Any],
+        to: Literal["draws", "prediction"] = "draws",
+        **options: Any,
+    ) -> Tensor:
+        """Set the noise to what the residuals of these batches leave for it.
 
         The last step of a training in which the noise was not learned, or lags behind
         because the fit still improved quickly. Residuals are in the units of the
@@ -56,14 +65,26 @@ class NoisyOperator(nn.Module):
             Pairs of input and target, or dicts with the target under ``"y"`` and the
             arguments of the model under their names; a `DataLoader` for example, if
             its fields are normalised as they were in training.
+        to : {"draws", "prediction"}, default "draws"
+            Whether it is the mean square of the residuals of draws, which maximises
+            the ELBO; or the mean square of those of the predicted mean, minus the mean
+            variance of the draws. Residuals of draws contain their spread, so that it
+            counts twice in a prediction. That matters where the spread is not small
+            beside the residuals, as with dropout.
+        **options
+            Of ``predict``, such as ``n_samples``, if fitted to the prediction.
 
         Returns
         -------
         Tensor
             The variance.
         """
-        with self._drawing() as models:
-            variance = mean_square(models, batches)
+        one_of("to", to, ("draws", "prediction"))
+        if to == "prediction":
+            variance = self._beyond_the_draws(batches, options)
+        else:
+            with self._drawing() as models:
+                variance = mean_square(models, batches)
         if not bool(variance.isfinite()):
             raise ValueError(
                 "the residuals of these batches are not finite; look for nan or inf in "
@@ -138,6 +159,26 @@ class NoisyOperator(nn.Module):
             self.raw_noise = nn.Parameter(raw_noise)
         else:
             self.register_buffer("raw_noise", raw_noise)
+
+    def _beyond_the_draws(
+        self, batches: Iterable[Any], options: Mapping[str, Any]
+    ) -> Tensor:
+        """Mean square error of the predicted mean minus the variance of the draws."""
+        spreads: list[tuple[Tensor, int]] = []
+
+        def mean(*args: Any, **kwargs: Any) -> Fields:
+            found = self.predict(*args, **kwargs, **options)
+            parts = found if isinstance(found, Mapping) else {None: found}
+            for part in parts.values():
+                variance = part.epistemic_variance
+                spreads.append((variance.double().sum(), variance.numel()))
+            means = {key: part.mean for key, part in parts.items()}
+            return means if isinstance(found, Mapping) else means[None]
+
+        square = mean_square([mean], batches)
+        sums, counts = zip(*spreads)
+        rest = square - torch.stack(sums).sum() / sum(counts)
+        return torch.maximum(rest, 1e-6 * square)
 
     def _set_noise(self, variance: Tensor) -> None:
         self.raw_noise.copy_(variance.clamp(min=1e-30).log())

@@ -200,6 +200,29 @@ def test_fitted_noise_is_the_mean_square_of_drawn_residuals(kind):
     assert torch.equal(found, operator.noise_variance)
 
 
+def test_noise_fitted_to_the_prediction_does_not_hold_the_spread():
+    operator = small_operator().eval()
+    x = smooth(6, 2, (8, 7))
+    own = operator.sample(x, n_samples=400)
+    mean, spread = own.mean(0), own.var(0).mean()
+    # The target is one more draw with noise: its variance is the noise to be found.
+    noise = spread / 2
+    y = mean + torch.randn_like(mean) * (spread + noise).sqrt()
+    batches = [(x[:4], y[:4]), {"x": x[4:], "y": y[4:]}]
+    found = operator.fit_noise(batches, to="prediction", n_samples=400)
+    expected = (y - mean).square().mean() - spread
+    torch.testing.assert_close(found, expected, rtol=0.1, atol=0)
+    of_draws = operator.fit_noise(batches)
+    torch.testing.assert_close(of_draws, expected + 2 * spread, rtol=0.2, atol=0)
+
+
+def test_noise_fitted_to_a_prediction_that_is_too_wide_stays_positive():
+    operator, x = small_operator().eval(), smooth(3, 2, (8, 7))
+    y = operator.predict(x, n_samples=50).mean
+    found = operator.fit_noise([(x, y)], to="prediction", n_samples=50)
+    assert 0 < found < 1e-3 * operator.sample(x).var(0).mean()
+
+
 def test_checkpoints_hold_tensors_only(tmp_path):
     operator = small_operator(noise_variance=0.5)
     torch.save(operator.state_dict(), tmp_path / "state.pt")
@@ -224,8 +247,11 @@ def test_errors():
         operator.sample(x, n_samples=2.5)
     with pytest.raises(TypeError, match=r"generator must be a torch.Generator, got i"):
         operator.sample(x, generator=3)
-    with pytest.raises(ValueError, match="batches is empty"):
-        operator.fit_noise([])
+    for to in ("draws", "prediction"):
+        with pytest.raises(ValueError, match="batches is empty"):
+            operator.fit_noise([], to=to)
+    with pytest.raises(ValueError, match=r"to \(='mean'\) must be one of 'draws'"):
+        operator.fit_noise([(x, x)], to="mean")
     with pytest.raises(ValueError, match="target must be under 'y'"):
         operator.fit_noise([{"x": x}])
     with pytest.raises(ValueError, match="pair of input and target"):

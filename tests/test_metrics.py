@@ -280,11 +280,11 @@ def test_memory_is_bounded():
 
 
 def test_many_fields_in_bounded_memory():
-    mean = torch.randn(100, 1, 15_000)
+    mean = torch.randn(400, 1, 15_000)  # 48 MB in double precision
     std, target = torch.ones_like(mean), torch.randn_like(mean)
     for function in (metrics.nll, metrics.miscalibration_area, metrics.interval_score):
         step = as_step(lambda function=function: function(mean, std, target))
-        assert peak_megabytes(step) < 20
+        assert peak_megabytes(step) < 40
 
 
 GOOD = torch.ones(2, 1, 5)
