@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.fft import idctn
 from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 
+from benchmarks.data.dataset import Item, RawSample
 from benchmarks.data.store import CACHE_DIR, generate, open_samples
 
 Array = NDArray[np.float64]
@@ -161,19 +163,7 @@ def darcy_fields(
     coeff, sol : float32 arrays of shape (n_samples, points, points)
         With ``points = (size - 1) // stride + 1``.
     """
-    lowest = {"size": 4, "stride": 1, "first_seed": 0}
-    given = (size, stride, first_seed)
-    for (name, least), value in zip(lowest.items(), given, strict=True):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} (={value!r}) must be an integer")
-        if value < least:
-            raise ValueError(f"{name} (={value}) must be at least {least}")
-    if (size - 1) % stride:
-        raise ValueError(
-            f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "
-            "boundary stays on the grid"
-        )
-
+    _check_grid(size=size, stride=stride, first_seed=first_seed)
     directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
     path = generate(
         directory / f"darcy_{size}_seed{first_seed}.h5",
@@ -186,3 +176,43 @@ def darcy_fields(
     kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
     with open_samples(path) as file:
         return file["coeff"][kept].astype(np.float32), file["sol"][kept]
+
+
+def darcy_item(sample: RawSample, stride: int = 1) -> Item:
+    """Permeability and pressure as input and target of a model.
+
+    Parameters
+    ----------
+    sample : mapping
+        ``coeff`` and ``sol`` of shape (size, size), of a generated or a public file.
+    stride : int, default 1
+        Keep every ``stride``-th node; must divide ``size - 1``.
+
+    Returns
+    -------
+    dict
+        ``x`` and ``y``, float32, of shape (1, points, points) with
+        ``points = (size - 1) // stride + 1``.
+    """
+    _check_grid(size=len(sample["coeff"]), stride=stride)
+    coeff, sol = (
+        # A copy, as torch takes no view of an array that cannot be written to
+        torch.from_numpy(sample[key][None, ::stride, ::stride].astype(np.float32))
+        for key in ("coeff", "sol")
+    )
+    return {"x": coeff, "y": sol}
+
+
+def _check_grid(*, size: int, stride: int, first_seed: int = 0) -> None:
+    lowest = {"size": 4, "stride": 1, "first_seed": 0}
+    given = (size, stride, first_seed)
+    for (name, least), value in zip(lowest.items(), given, strict=True):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} (={value!r}) must be an integer")
+        if value < least:
+            raise ValueError(f"{name} (={value}) must be at least {least}")
+    if (size - 1) % stride:
+        raise ValueError(
+            f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "
+            "boundary stays on the grid"
+        )
