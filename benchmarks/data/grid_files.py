@@ -6,9 +6,9 @@ MATLAB files with ``u``. What the arrays are called in the file is the *layout*;
 comes out is the same for all: ``coeff`` and ``sol`` of shape (s, s), or ``u`` of shape
 (s, s, records), in single precision.
 
-Values are those of the file. In particular the permeability of neuraloperator's files is
-a truth value there, and 0 or 1 here; standard scaling makes the same numbers of 0 and 1
-as of 3 and 12.
+Values are those of the file. In particular the permeability of neuraloperator's files
+is a truth value there, and 0 or 1 here; standard scaling makes the same numbers of 0
+and 1 as of 3 and 12.
 """
 
 import os
