@@ -158,6 +158,22 @@ def darcy_fields(
     coeff, sol : float32 arrays of shape (n_samples, points, points)
         With ``points = (size - 1) // stride + 1``.
     """
+    check_grid(size=size, stride=stride, first_seed=first_seed)
+    path = cached_file(
+        *(make_samples, recipe, n_samples),
+        first_seed=first_seed,
+        settings={"size": size},
+        cache_dir=cache_dir,
+        workers=workers,
+        progress=progress,
+    )
+    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
+    with open_samples(path) as file:
+        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
+
+
+def check_grid(*, size: int, stride: int, first_seed: int = 0) -> None:
+    """Refuse sizes that cannot be solved, and strides that lose the boundary."""
     lowest = {"size": 4, "stride": 1, "first_seed": 0}
     given = (size, stride, first_seed)
     for (name, least), value in zip(lowest.items(), given, strict=True):
@@ -170,15 +186,3 @@ def darcy_fields(
             f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "
             "boundary stays on the grid"
         )
-
-    path = cached_file(
-        *(make_samples, recipe, n_samples),
-        first_seed=first_seed,
-        settings={"size": size},
-        cache_dir=cache_dir,
-        workers=workers,
-        progress=progress,
-    )
-    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
-    with open_samples(path) as file:
-        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
