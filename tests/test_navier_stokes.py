@@ -256,6 +256,23 @@ def test_sample_depends_on_its_seed_alone():
     assert make_samples([], **QUICK)["u"].shape == (0, 8, 8, 2)
 
 
+def test_sample_does_not_depend_on_the_threads():
+    before = torch.get_num_threads()
+    settings = QUICK | {"size": 128}
+    try:
+        torch.set_num_threads(1)
+        one = make_samples([0], **settings)["u"]
+        torch.set_num_threads(2)
+        two = make_samples([0], **settings)["u"]
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ValueError, match="seed"):
+            make_samples([-1], **settings)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(one, two)
+
+
 def test_samples_are_every_nth_point_of_the_solution():
     samples = make_samples([2], **QUICK)
     first = start(16, 2)

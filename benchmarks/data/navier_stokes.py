@@ -2,13 +2,15 @@
 
 The initial vorticity is a Gaussian random field; the equations and the forcing
 ``0.1 (sin 2 pi (x + y) + cos 2 pi (x + y))`` are solved by `benchmarks.data.vorticity`
-on a fine grid, of which every second point is kept.
+on a fine grid, of which every second point is kept by default.
 
-A sample depends on its seed and on the arguments only: not on the samples beside it.
+A sample depends on its seed and on the arguments only: not on the samples beside it,
+nor on how many processes or threads compute them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -117,19 +119,21 @@ def make_samples(
     every = slice(None, None, size // points)
     initial = np.empty((len(seeds), points, points), dtype=np.float32)
     later = np.empty((len(seeds), points, points, records), dtype=np.float32)
-    # One by one: bits then cannot depend on the batch, and batches are not faster
-    for i, seed in enumerate(seeds):
-        field = gaussian_vorticity(seed, size, amplitude=amplitude)
-        solution = solve_navier_stokes(
-            torch.from_numpy(field)[None],
-            viscosity=viscosity,
-            forcing=forcing,
-            records=records,
-            interval=interval,
-            dt=dt,
-        )
-        initial[i] = field[every, every]
-        later[i] = solution[0, every, every].numpy()
+    # One flow at a time on one thread: then the last bits, which the flow makes grow,
+    # cannot depend on the batch or the threads. Batches are not faster.
+    with _one_thread():
+        for i, seed in enumerate(seeds):
+            field = gaussian_vorticity(seed, size, amplitude=amplitude)
+            solution = solve_navier_stokes(
+                torch.from_numpy(field)[None],
+                viscosity=viscosity,
+                forcing=forcing,
+                records=records,
+                interval=interval,
+                dt=dt,
+            )
+            initial[i] = field[every, every]
+            later[i] = solution[0, every, every].numpy()
     return {"a": initial, "u": later}
 
 
@@ -182,3 +186,13 @@ def navier_stokes_item(u: Tensor) -> dict[str, Tensor]:
         axis.mul_(2 * math.pi / len(axis))
     coordinates = torch.meshgrid(*axes, indexing="ij")
     return {"x": torch.stack([first, *coordinates]), "y": second[None].clone()}
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
