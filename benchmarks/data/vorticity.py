@@ -64,7 +64,7 @@ def solve_navier_stokes(
     dt : float, default 1.25e-2
         Time step; must divide ``interval``. Steps up to ``0.45 / (kept_modes(size) *
         max(|u| + |v|))`` are stable. With the default arguments, 128 points and 20
-        units of time, the error of the default step is 1e-4 of the vorticity at most,
+        units of time, the error of the default step was about 1e-4 of the vorticity,
         far below that of the grid (5e-2). A finer grid needs a smaller step.
     progress : bool, default False
         Show a progress bar over the records.
