@@ -214,7 +214,7 @@ def test_values_that_are_not_finite_are_not_stored(tmp_path):
     def make(seeds):
         return {"x": np.where(np.asarray(seeds) == 102, np.nan, 1.0)}
 
-    with pytest.raises(ValueError, match="x of the seeds 100 to 102 .* not finite"):
+    with pytest.raises(ValueError, match=r"x of the seeds 100 to 102 .* not finite"):
         generate(tmp_path / "a.h5", RECIPE, make, 3, **QUIET)
     assert not (tmp_path / "a.h5").exists()
 
