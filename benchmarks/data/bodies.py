@@ -22,8 +22,9 @@ from dinozaur_no.graph import RadiusSearch
 
 #: Cells of the mesh on which the flow is solved: 4032 panels. On three cars and three
 #: Ahmed bodies the pressure at the vertices differed by 2 to 4 % (relative L2) from
-#: that of the 7168 panels of the surface mesh, in 1.7 instead of 7 to 9 s; 1792 panels
-#: took 0.3 s and differed by 6 to 9 %. 7168 panels in turn were 2 % off 13 200.
+#: that of the 7168 panels of the surface mesh, in about 2 instead of 8 s; 1792 panels
+#: took 0.3 s and differed by 6 to 9 %. From 13 200 panels, on one body of each kind,
+#: 4032 panels differed by 4 to 5 % and 7168 by 2 %.
 PANEL_CELLS: Cells = (36, 12, 12)
 DENSITY = 1.2  # of air, in kg/m^3
 LIMITS = (
