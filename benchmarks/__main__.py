@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "data": "make, check and show the data of the benchmarks",
     "demo": "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
     "cost": "time and memory of one layer and of whole models",
     "calibration": "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
@@ -17,6 +18,8 @@ COMMANDS = {
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
 }
+# Where a command is not the module of its name
+MODULES = {"data": "data.command"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chooser.add_argument("command", choices=list(COMMANDS), help=argparse.SUPPRESS)
     command = chooser.parse_args(words[:1]).command
 
-    module = importlib.import_module(f"benchmarks.{command}")
+    module = importlib.import_module(f"benchmarks.{MODULES.get(command, command)}")
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {command}", description=COMMANDS[command]
     )

@@ -11,7 +11,8 @@ from scipy.spatial import cKDTree
 from solids import sphere
 
 from benchmarks.data import ahmed, car
-from benchmarks.data.bodies import LIMITS, grid_neighbors, surface_pressure
+from benchmarks.data.bodies import LIMITS, surface_pressure
+from benchmarks.data.items import ahmed_item, car_item, grid_neighbors
 from benchmarks.data.meshes import check_mesh
 from benchmarks.data.signed_distance import grid_points, signed_distance
 
@@ -24,7 +25,7 @@ def family(module):
 
 
 def item(module, sample, **options):
-    return (car.car_item if module is car else ahmed.ahmed_item)(sample, **options)
+    return (car_item if module is car else ahmed_item)(sample, **options)
 
 
 def first(samples):
@@ -192,7 +193,7 @@ def test_neighbors_are_the_grid_points_in_the_radius(made):
     made_item = item(module, first(samples), neighbors=True)
     radius = 0.05 if module is car else 0.035
     in_p, out_p = made_item["in_p"].reshape(-1, 3), made_item["out_p"]
-    found = made_item["neighbors"]
+    found = made_item
     splits = found["neighbors_row_splits"]
     assert splits.shape == (3587,)
     near = torch.cdist(out_p.double(), in_p.double()) <= radius
@@ -225,10 +226,10 @@ def test_bad_arguments_are_named(change, error, message):
 def test_item_refuses_what_is_no_sample():
     samples = car.make_samples([0], **SMALL)
     with pytest.raises(ValueError, match="not a batch"):
-        car.car_item(samples)
+        car_item(samples)
     with pytest.raises(ValueError, match="lacks pressure, sdf"):
-        car.car_item({"vertices": samples["vertices"][0]})
+        car_item({"vertices": samples["vertices"][0]})
     with pytest.raises(ValueError, match="lacks velocity"):
-        ahmed.ahmed_item(first(samples))
+        ahmed_item(first(samples))
     with pytest.raises(ValueError, match="lower and a higher corner"):
         grid_points(((0, 0, 0), (1, 0, 1)), 4)

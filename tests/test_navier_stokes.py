@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.data.items import navier_stokes_item
 from benchmarks.data.navier_stokes import (
     gaussian_vorticity,
     make_samples,
-    navier_stokes_item,
     recipe,
 )
 from benchmarks.data.vorticity import (
@@ -307,7 +307,7 @@ def test_recipe_holds_all_that_changes_a_sample():
 
 def test_item_splits_the_records_in_two():
     u = torch.arange(8 * 6 * 4, dtype=torch.float32).reshape(8, 6, 4)
-    item = navier_stokes_item(u)
+    item = navier_stokes_item({"u": u.numpy()})
     assert item["x"].shape == (4, 8, 6, 2)
     assert item["y"].shape == (1, 8, 6, 2)
     vorticity, x, y, t = item["x"]
@@ -322,7 +322,7 @@ def test_item_splits_the_records_in_two():
 @pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (8, 8, 0)])
 def test_item_refuses_records_without_two_halves(shape):
     with pytest.raises(ValueError, match="even"):
-        navier_stokes_item(torch.zeros(shape))
+        navier_stokes_item({"u": np.zeros(shape)})
 
 
 # Errors

@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import sys
-import types
 
 import h5py
 import numpy as np
@@ -19,6 +17,7 @@ from benchmarks.data.mesh_folders import AhmedMeshes, CarMeshes
 from benchmarks.data.paper_files import AHMED_KEYS, CAR_KEYS, PaperSamples
 from benchmarks.data.ply import read_ply
 from benchmarks.data.public_files import open_files
+from benchmarks.data.signed_distance import signed_distance
 
 FORMS = ["ascii", "binary_little_endian", "binary_big_endian"]
 
@@ -209,7 +208,7 @@ def test_paper_bodies(tmp_path, name, keys, flat):
         "sdf": raw[keys["sdf"]][..., 0],
     }
     if name == "ahmed":
-        expected["velocity"] = np.array(0.3)
+        expected["normalized_velocity"] = np.array(0.3)
     check(sample, **expected)
     assert all(isinstance(array, np.ndarray) for array in sample.values())
 
@@ -287,12 +286,11 @@ def test_distances_are_kept_by_content(tmp_path):
     assert len(calls) == 3
 
 
-def test_default_distance_is_the_one_of_the_benchmarks(tmp_path, monkeypatch):
+def test_default_distance_is_the_one_of_the_benchmarks(tmp_path):
     made.write_cars(tmp_path / "cars")
-    module = types.ModuleType("benchmarks.data.signed_distance")
-    module.signed_distance = coordinate
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert CarMeshes(tmp_path / "cars", grid=2)[0]["sdf"][0, 0, 0] == -21
+    default = CarMeshes(tmp_path / "cars", grid=3)[0]["sdf"]
+    given = CarMeshes(tmp_path / "cars", grid=3, signed_distance=signed_distance)
+    np.testing.assert_array_equal(default, given[0]["sdf"])
 
 
 @pytest.mark.parametrize("bounds", [".", "train"])

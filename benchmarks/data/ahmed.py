@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from benchmarks.data.bodies import (
     PANEL_CELLS,
     Family,
-    body_item,
     body_recipe,
     body_samples,
 )
@@ -164,24 +162,3 @@ def recipe(
     """Everything the numbers depend on besides the seeds, as JSON can hold it."""
     settings = body_recipe(AHMED, grid=grid, cells=cells, panel_cells=panel_cells)
     return settings | {"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH}
-
-
-def ahmed_item(
-    sample: Mapping[str, NDArray[np.generic]], *, neighbors: bool = False
-) -> dict[str, Tensor | dict[str, Tensor]]:
-    """Turn one sample into what neuraloperator's `FNOGNO` takes.
-
-    Parameters
-    ----------
-    sample : mapping
-        One entry of every array of `make_samples`.
-    neighbors : bool
-        Whether to search the grid points within 0.035 of each vertex as well.
-
-    Returns
-    -------
-    dict
-        As `benchmarks.data.car.car_item`, but ``f`` (g, g, g, 2) has a second channel:
-        the speed of the wind, 0 for 10 m/s and 1 for 70 m/s, the same everywhere.
-    """
-    return body_item(AHMED, sample, neighbors=neighbors)

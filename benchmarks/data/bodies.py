@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from benchmarks.data import meshes
 from benchmarks.data.meshes import CELLS, Array, Cells, Triangles, check_cells
 from benchmarks.data.panels import pressure_coefficient, solve_flow
 from benchmarks.data.signed_distance import Bounds, grid_points, signed_distance
 from benchmarks.data.surface_velocity import surface_velocity
-from dinozaur_no.graph import RadiusSearch
 
 #: Cells of the mesh on which the flow is solved: 4032 panels. On three cars and three
 #: Ahmed bodies the pressure at the vertices differed by 2 to 4 % (relative L2) from
@@ -160,59 +157,6 @@ def body_recipe(
         "density": DENSITY,
         "limits": LIMITS,
     }
-
-
-def body_item(
-    family: Family, sample: Mapping[str, NDArray[np.generic]], *, neighbors: bool
-) -> dict[str, Tensor | dict[str, Tensor]]:
-    """Turn one sample into what neuraloperator's `FNOGNO` takes; see `car_item`."""
-    needed = {"vertices", "pressure", "sdf"}
-    if family.speed is None:
-        needed.add("velocity")
-    missing = needed - set(sample)
-    if missing:
-        raise ValueError(f"sample lacks {', '.join(sorted(missing))}")
-    sdf = torch.as_tensor(sample["sdf"], dtype=torch.float32)
-    if sdf.ndim != 3:
-        raise ValueError(
-            f"sdf of sample has shape {tuple(sdf.shape)}, expected three axes: pass "
-            "one sample, not a batch"
-        )
-    channels = [sdf]
-    if family.speed is None:
-        low, high = family.ranges["speed"]
-        speed = (float(sample["velocity"]) - low) / (high - low)
-        channels.append(torch.full_like(sdf, speed))
-    in_p = torch.from_numpy(grid_points(((0,) * 3, (1,) * 3), len(sdf))).float()
-    out_p = torch.as_tensor(sample["vertices"], dtype=torch.float32)
-    item: dict[str, Tensor | dict[str, Tensor]] = {
-        "in_p": in_p,
-        "out_p": out_p,
-        "f": torch.stack(channels, -1),
-        "y": torch.as_tensor(sample["pressure"], dtype=torch.float32)[:, None],
-    }
-    if neighbors:
-        item["neighbors"] = grid_neighbors(in_p, out_p, family.radius)
-    return item
-
-
-def grid_neighbors(in_p: Tensor, out_p: Tensor, radius: float) -> dict[str, Tensor]:
-    """Grid points within a radius of each vertex, in CSR form.
-
-    Parameters
-    ----------
-    in_p : Tensor of shape (g, g, g, 3)
-    out_p : Tensor of shape (n, 3)
-    radius : float
-
-    Returns
-    -------
-    dict
-        ``neighbors_index`` into the flattened grid and ``neighbors_row_splits`` of
-        shape (n + 1,), where the neighbours of each vertex begin.
-    """
-    found: dict[str, Tensor] = RadiusSearch()(in_p.reshape(-1, 3), out_p, radius)
-    return found
 
 
 def _sample(

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from benchmarks.data.bodies import (
     PANEL_CELLS,
     Family,
-    body_item,
     body_recipe,
     body_samples,
 )
@@ -135,26 +133,3 @@ def recipe(
 ) -> dict[str, object]:
     """Everything the numbers depend on besides the seeds, as JSON can hold it."""
     return body_recipe(CAR, grid=grid, cells=cells, panel_cells=panel_cells)
-
-
-def car_item(
-    sample: Mapping[str, NDArray[np.generic]], *, neighbors: bool = False
-) -> dict[str, Tensor | dict[str, Tensor]]:
-    """Turn one sample into what neuraloperator's `FNOGNO` takes.
-
-    Parameters
-    ----------
-    sample : mapping
-        One entry of every array of `make_samples`.
-    neighbors : bool
-        Whether to search the grid points within 0.05 of each vertex as well.
-
-    Returns
-    -------
-    dict
-        ``in_p`` (g, g, g, 3), the grid in the unit cube; ``out_p`` (n, 3), the
-        vertices in it; ``f`` (g, g, g, 1), the signed distance in metres; ``y``
-        (n, 1), the pressure in pascal; and ``neighbors`` if asked for, see
-        `benchmarks.data.bodies.grid_neighbors`.
-    """
-    return body_item(CAR, sample, neighbors=neighbors)

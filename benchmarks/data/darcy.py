@@ -116,6 +116,7 @@ def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[
 
 def recipe(*, size: int = 241) -> dict[str, Any]:
     """Everything but the seed that a sample of `make_samples` depends on."""
+    check_grid(size=size, stride=1)
     values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
     return {"name": "darcy", "version": VERSION, "size": size} | values
 

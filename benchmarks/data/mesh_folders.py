@@ -15,7 +15,6 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from benchmarks.data.file_source import (
     to_float,
 )
 from benchmarks.data.ply import read_ply
+from benchmarks.data.signed_distance import signed_distance
 from benchmarks.files import atomic_path
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ class MeshSamples(FileSource):
     grid : int
         Points per axis at which the distance is taken.
     signed_distance : callable, optional
-        By default the one of ``benchmarks.data.signed_distance``.
+        By default that of `benchmarks.data.signed_distance`.
     cache_dir : path, optional
         Keep computed distances here, by the content of the mesh and the grid.
     """
@@ -78,7 +78,7 @@ class MeshSamples(FileSource):
         bounds: Path,
         *,
         grid: int = 64,
-        signed_distance: SignedDistance | None = None,
+        signed_distance: SignedDistance = signed_distance,
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
@@ -137,7 +137,7 @@ class MeshSamples(FileSource):
     ) -> NDArray[np.float32]:
         axes = np.linspace(self.bounds[0], self.bounds[1], self.grid, axis=1)
         points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-        distance = self.signed_distance or _default_signed_distance()
+        distance = self.signed_distance
         values = np.asarray(distance(vertices, triangles, points))
         if values.size != len(points):
             raise ValueError(
@@ -259,10 +259,3 @@ def read_bounds(path: Path) -> Array:
     if not (bounds[0] < bounds[1]).all():
         raise ValueError(f"{path}: the first row must be below the second")
     return bounds
-
-
-def _default_signed_distance() -> SignedDistance:
-    # Imported late: it needs a library that only this use of the benchmarks needs.
-    module = import_module("benchmarks.data.signed_distance")
-    function: SignedDistance = module.signed_distance
-    return function

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from benchmarks.data.vorticity import (
     DT,
@@ -112,10 +111,7 @@ def make_samples(
         ``"a"`` of shape (n, points, points), the vorticity at time 0, and ``"u"`` of
         shape (n, points, points, records), the vorticity at the records.
     """
-    for name, value in (("size", size), ("points", points), ("records", records)):
-        check_integer(name, value, 1)
-    if size % points:
-        raise ValueError(f"points (={points}) must divide size (={size})")
+    _check_sizes(size, points, records)
     every = slice(None, None, size // points)
     initial = np.empty((len(seeds), points, points), dtype=np.float32)
     later = np.empty((len(seeds), points, points, records), dtype=np.float32)
@@ -149,6 +145,7 @@ def recipe(
     dt: float = DT,
 ) -> dict[str, Any]:
     """Everything but the seed that a sample of `make_samples` depends on."""
+    _check_sizes(size, points, records)
     return {"name": "navier_stokes", "version": VERSION, "alpha": ALPHA, "tau": TAU} | {
         "size": size,
         "points": points,
@@ -161,33 +158,6 @@ def recipe(
     }
 
 
-def navier_stokes_item(u: Tensor) -> dict[str, Tensor]:
-    """Input and target of one flow: the first half of its records, and the second.
-
-    Parameters
-    ----------
-    u : tensor of shape (n1, n2, records)
-        Vorticity at an even number of records.
-
-    Returns
-    -------
-    dict of tensors
-        ``"x"`` of shape (4, n1, n2, records / 2): vorticity, the two coordinates in
-        [0, 2 pi), and time 0, 1, ...; ``"y"`` of shape (1, n1, n2, records / 2).
-    """
-    if u.ndim != 3 or u.shape[-1] % 2 or not u.shape[-1]:
-        raise ValueError(
-            f"u (of shape {tuple(u.shape)}) must have two axes of space and an even "
-            "number of records"
-        )
-    first, second = u.tensor_split(2, dim=-1)
-    axes = [torch.arange(n, dtype=u.dtype, device=u.device) for n in first.shape]
-    for axis in axes[:2]:
-        axis.mul_(2 * math.pi / len(axis))
-    coordinates = torch.meshgrid(*axes, indexing="ij")
-    return {"x": torch.stack([first, *coordinates]), "y": second[None].clone()}
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -196,3 +166,10 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _check_sizes(size: int, points: int, records: int) -> None:
+    for name, value in (("size", size), ("points", points), ("records", records)):
+        check_integer(name, value, 1)
+    if size % points:
+        raise ValueError(f"points (={points}) must divide size (={size})")

@@ -134,7 +134,7 @@ def _ahmed(path: Path, file: Mapping[str, Any]) -> Arrays:
             f"{path}: {AHMED_VELOCITY!r} is not one number, but goes from "
             f"{velocity.min()} to {velocity.max()}"
         )
-    return sample | {"velocity": velocity.ravel()[:1].reshape(())}
+    return sample | {"normalized_velocity": velocity.ravel()[:1].reshape(())}
 
 
 def _body(path: Path, file: Mapping[str, Any], keys: Mapping[str, str]) -> Arrays:
