@@ -16,7 +16,13 @@ COMMANDS = {
     "predict": "posterior draws against one deterministic forward pass",
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
+    "list": "the rows of the paper's tables, with numbers of parameters",
+    "train": "train one row of the paper's tables",
+    "campaign": "train many of them, in one process or several",
+    "table": "the paper's tables from the results, beside its own numbers",
 }
+#: Where the module has another name than the command.
+MODULES = {"list": "listing", "table": "paper_tables"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chooser.add_argument("command", choices=list(COMMANDS), help=argparse.SUPPRESS)
     command = chooser.parse_args(words[:1]).command
 
-    module = importlib.import_module(f"benchmarks.{command}")
+    module = importlib.import_module(f"benchmarks.{MODULES.get(command, command)}")
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {command}", description=COMMANDS[command]
     )
