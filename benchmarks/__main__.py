@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "data": "make, check and show the data of the benchmarks",
     "demo": "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
     "cost": "time and memory of one layer and of whole models",
     "calibration": "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
@@ -21,8 +22,8 @@ COMMANDS = {
     "campaign": "train many of them, in one process or several",
     "table": "the paper's tables from the results, beside its own numbers",
 }
-#: Where the module has another name than the command.
-MODULES = {"list": "listing", "table": "paper_tables"}
+#: Where a command is not the module of its name.
+MODULES = {"data": "data.command", "list": "listing", "table": "paper_tables"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -67,9 +67,14 @@ class MeshOperator(nn.Module):
         self.encoding = SinusoidalEmbedding(1, frequencies, "transformer")
 
     def forward(self, in_p: Tensor, out_p: Tensor, f: Tensor) -> Tensor:
-        """From fields on the grid to vertices, (1, vertices, channels)."""
-        grid = f.shape[:-1]
-        numbers = torch.cat([f, in_p], -1).reshape(-1, 1)
+        """From fields on the grid (1, *grid, c) to vertices (1, vertices, channels)."""
+        if len(f) != 1:
+            raise ValueError(
+                f"f has {len(f)} fields, but one geometry at a time is possible: use a "
+                "batch of 1"
+            )
+        grid = in_p.shape[:-1]
+        numbers = torch.cat([f[0], in_p], -1).reshape(-1, 1)
         encoded = self.encoding(numbers).reshape(*grid, -1)
         widths = [0, 0]
         for points, padded in zip(reversed(grid), reversed(self.padded), strict=True):

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.data.meshes import FINE_CELLS
+
 PRESETS = ("paper", "cpu", "quick")
 
 
@@ -86,7 +88,13 @@ CAR = Size(
     radius=0.05,
     kernel=(128, 64, 64),
 )
-AHMED = replace(CAR, n_train=500, n_test=51, radius=0.035)
+AHMED = replace(
+    CAR,
+    n_train=500,
+    n_test=51,
+    data={"grid": 64, "cells": FINE_CELLS},
+    radius=0.035,
+)
 
 # The same structure for minutes on one thread. Batches are smaller, so that few epochs
 # of few samples are still some hundred steps, and a posterior starts from weights that
@@ -118,15 +126,15 @@ SMALL_CAR = replace(
     CAR,
     n_train=64,
     n_test=16,
-    data={"grid": 24},
-    padded=(28, 28, 28),
+    data={"grid": 32},
+    padded=(36, 36, 36),
     width=16,
     modes=(8, 8, 8),
     epochs=20,
     bayesian_epochs=20,
     warm_epochs=15,
     draws=20,
-    radius=0.07,  # grows with the spacing, so that every vertex has neighbours
+    radius=0.05,  # enough for some neighbours of every vertex
     low_rank=2e-3,
     frequencies=8,
     kernel=(32, 16, 16),
@@ -159,7 +167,7 @@ TINY_CAR = replace(
     TINY_DARCY,
     n_train=3,
     n_test=2,
-    data={"grid": 8, "workers": 1},
+    data={"grid": 8, "cells": (6, 2, 2), "panel_cells": (6, 2, 2), "workers": 1},
     padded=(10, 10, 10),
     modes=(4, 4, 4),
     batch=1,

@@ -25,7 +25,7 @@ def inputs_of(row):
     fields = {
         "in_p": GRID,
         "out_p": torch.rand(12, 3),
-        "f": torch.randn(8, 8, 8, channels),
+        "f": torch.randn(1, 8, 8, 8, channels),
     }
     return fields, (1, 12, 1)
 
@@ -148,7 +148,7 @@ class FewSplits:
     def processor(self):
         from benchmarks.data.dataset import FieldProcessor
 
-        return FieldProcessor({}, ("in_p", "out_p", "f"))
+        return FieldProcessor({}, ("in_p", "out_p"))
 
 
 def test_what_samples_share_is_kept_once():

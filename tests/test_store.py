@@ -154,7 +154,7 @@ def test_workers_give_the_same_file(tmp_path):
     files = [
         generate(
             tmp_path / f"{workers}.h5",
-            recipe(first_seed=3, size=241),
+            recipe() | {"first_seed": 3},
             make_samples,
             3,
             chunk=1,
@@ -214,7 +214,7 @@ def test_values_that_are_not_finite_are_not_stored(tmp_path):
     def make(seeds):
         return {"x": np.where(np.asarray(seeds) == 102, np.nan, 1.0)}
 
-    with pytest.raises(ValueError, match=r"x of the range.* not finite"):
+    with pytest.raises(ValueError, match=r"x of the seeds 100 to 102 .* not finite"):
         generate(tmp_path / "a.h5", RECIPE, make, 3, **QUIET)
     assert not (tmp_path / "a.h5").exists()
 

@@ -1,1 +1,1 @@
-"""Data for the benchmarks, made by built-in solvers."""
+"""Data for the benchmarks, made by built-in solvers or read from public files."""

@@ -11,8 +11,6 @@ many samples are asked for, nor on how many processes compute them.
 
 import os
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from scipy.fft import idctn
 from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 
-from benchmarks.data.store import CACHE_DIR, generate, open_samples
+from benchmarks.data.store import cached_file, open_samples
 
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
@@ -116,11 +114,11 @@ def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[
     return {"coeff": coeff.astype(np.uint8), "sol": sol.astype(np.float32)}
 
 
-def recipe(*, size: int = 241, first_seed: int = 0) -> dict[str, Any]:
-    """Everything the numbers of a file depend on."""
+def recipe(*, size: int = 241) -> dict[str, Any]:
+    """Everything but the seed that a sample of `make_samples` depends on."""
+    check_grid(size=size, stride=1)
     values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
-    identity = {"name": "darcy", "version": VERSION}
-    return identity | {"size": size, "first_seed": first_seed} | values
+    return {"name": "darcy", "version": VERSION, "size": size} | values
 
 
 def darcy_fields(
@@ -161,6 +159,22 @@ def darcy_fields(
     coeff, sol : float32 arrays of shape (n_samples, points, points)
         With ``points = (size - 1) // stride + 1``.
     """
+    check_grid(size=size, stride=stride, first_seed=first_seed)
+    path = cached_file(
+        *(make_samples, recipe, n_samples),
+        first_seed=first_seed,
+        settings={"size": size},
+        cache_dir=cache_dir,
+        workers=workers,
+        progress=progress,
+    )
+    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
+    with open_samples(path) as file:
+        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
+
+
+def check_grid(*, size: int, stride: int, first_seed: int = 0) -> None:
+    """Refuse sizes that cannot be solved, and strides that lose the boundary."""
     lowest = {"size": 4, "stride": 1, "first_seed": 0}
     given = (size, stride, first_seed)
     for (name, least), value in zip(lowest.items(), given, strict=True):
@@ -173,16 +187,3 @@ def darcy_fields(
             f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "
             "boundary stays on the grid"
         )
-
-    directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
-    path = generate(
-        directory / f"darcy_{size}_seed{first_seed}.h5",
-        recipe(size=size, first_seed=first_seed),
-        partial(make_samples, size=size),
-        n_samples,
-        workers=workers,
-        progress=progress,
-    )
-    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
-    with open_samples(path) as file:
-        return file["coeff"][kept].astype(np.float32), file["sol"][kept]

@@ -107,6 +107,50 @@ def generate(
     return path
 
 
+def cached_file(
+    make_samples: Callable[..., Mapping[str, NDArray[Any]]],
+    recipe: Callable[..., dict[str, Any]],
+    n_samples: int,
+    *,
+    first_seed: int,
+    settings: Mapping[str, Any],
+    cache_dir: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Path:
+    """A file of samples made with some settings, under a name that tells them apart.
+
+    Parameters
+    ----------
+    make_samples, recipe : callable
+        ``make_samples(seeds, **settings)`` and ``recipe(**settings)`` of a generator.
+    n_samples, workers, progress
+        See :func:`generate`.
+    first_seed : int
+        Seed of the first sample.
+    settings : mapping
+        Keywords of both functions. Those with other values than by default become
+        part of the name.
+    cache_dir : path, optional
+        Directory of the file, by default ``cache`` beside this module.
+    path : path, optional
+        The file itself, instead of a name in ``cache_dir``.
+
+    Returns
+    -------
+    Path
+    """
+    full = recipe(**settings) | {"first_seed": first_seed}
+    if path is None:
+        defaults = recipe()
+        other = [f"{k}{full[k]}" for k in defaults if full[k] != defaults[k]]
+        directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
+        path = directory / f"{'_'.join([full['name'], *other])}_seed{first_seed}.h5"
+    make = partial(make_samples, **settings)
+    return generate(path, full, make, n_samples, workers=workers, progress=progress)
+
+
 def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
     """Number of samples in a file, after a check that it was made by ``recipe``."""
     with open_samples(path) as file:
@@ -177,7 +221,8 @@ def _write_part(parts: Path, first_seed: int, make: Make, span: tuple[int, int])
             raise ValueError(f"{name} has {len(array)} samples instead of {len(seeds)}")
         if not np.isfinite(array).all():
             raise ValueError(
-                f"{name} of the seeds {seeds} has values that are not finite"
+                f"{name} of the seeds {seeds[0]} to {seeds[-1]} has values that are "
+                "not finite"
             )
     with atomic_path(_part(parts, span)) as temporary, temporary.open("wb") as file:
         np.savez(file, **dict(arrays))  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""Pressure on Ahmed bodies in winds of 10 to 70 m/s, by potential flow.
+
+Limits: see `benchmarks.data.bodies.LIMITS`. The wake behind the slant, for which the
+body is known, is what potential flow leaves out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data.bodies import (
+    PANEL_CELLS,
+    Family,
+    body_recipe,
+    body_samples,
+)
+from benchmarks.data.meshes import (
+    CELLS,
+    Array,
+    Cells,
+    Triangles,
+    box_surface,
+    smooth_step,
+)
+
+# A change of the numbers that come out needs a new version: old caches are then ignored
+VERSION = 1
+#: Samples in a Latin hypercube.
+BLOCK = 64
+#: Lowest and highest values: lengths in mm, the angle in degrees, the speed in m/s.
+RANGES = {
+    "length": (644.0, 1444.0),
+    "width": (239.0, 539.0),
+    "height": (208.0, 368.0),
+    "clearance": (30.0, 90.0),
+    "slant": (0.0, 40.0),
+    "radius": (80.0, 120.0),
+    "speed": (10.0, 70.0),
+}
+#: The body that is measured most, with a slant of 25 degrees.
+NOMINAL = {
+    "length": 1044.0,
+    "width": 389.0,
+    "height": 288.0,
+    "clearance": 50.0,
+    "slant": 25.0,
+    "radius": 100.0,
+    "speed": 40.0,
+}
+#: Radius of the edges that are sharp on the real body, and length of its slanted face.
+EDGE_RADIUS, SLANT_LENGTH = 0.04, 0.222  # metres
+#: Part of the width or height that a rounding may take on one side at most.
+LARGEST_ROUNDING = 0.48
+
+
+def latin_hypercube(block: int) -> Array:
+    """Points of shape (64, 7) in the unit cube, one in each 64th of every axis."""
+    rng = np.random.default_rng(block)
+    strata = rng.permuted(np.tile(np.arange(BLOCK), (len(RANGES), 1)), axis=1).T
+    points: Array = (strata + rng.random(strata.shape)) / BLOCK
+    return points
+
+
+def draw_parameters(seed: int) -> dict[str, float]:
+    """Draw the parameters that belong to ``seed``.
+
+    The seeds 0 to 63 make a Latin hypercube, the seeds 64 to 127 the next, and so on:
+    a body does not depend on how many are asked for, as it would in a single one.
+    """
+    low, high = np.array(list(RANGES.values())).T
+    values = low + (high - low) * latin_hypercube(seed // BLOCK)[seed % BLOCK]
+    return dict(zip(RANGES, values.tolist(), strict=True))
+
+
+def ahmed_mesh(
+    parameters: Mapping[str, float], cells: Cells = CELLS
+) -> tuple[Array, Triangles]:
+    """Mesh of an Ahmed body: a box with a round front and a slanted rear.
+
+    The front edges have the radius that is asked for, as far as the box is high and
+    wide enough for it (48 % of the smaller one at most). The other edges, sharp on the
+    real body, have a radius of 40 mm; along the sides it grows to that of the front.
+    The upper end of the slant is rounded as well.
+
+    Parameters
+    ----------
+    parameters : mapping
+        ``length``, ``width``, ``height``, ``clearance`` and ``radius`` in millimetres
+        and the angle ``slant`` in degrees.
+    cells : three integers
+        Cells of the grid along length, width and height.
+
+    Returns
+    -------
+    vertices : array of shape (n, 3)
+        In metres.
+    triangles : integer array of shape (2 n - 4, 3)
+    """
+    length, width, height, clearance, radius = (
+        parameters[name] / 1000
+        for name in ("length", "width", "height", "clearance", "radius")
+    )
+    box, triangles = box_surface(cells)
+    half = np.array([length, width, height]) / 2
+    # Cells are smaller near the edges, where the surface bends.
+    place = half * (box + 0.4 / np.pi * np.sin(np.pi * box))
+    radius = min(radius, LARGEST_ROUNDING * min(width, height))
+    edge = min(EDGE_RADIUS, radius)
+
+    behind = (place[:, 0] + half[0] - radius) / radius
+    across = radius + (edge - radius) * smooth_step(behind / 3)
+    ends = np.where(place[:, 0] < 0, radius, edge)
+    rounding = np.stack([ends, across, across], 1)
+    core = np.clip(place, rounding - half, half - rounding)
+    # From the core outwards by quarter circles; core and place differ everywhere.
+    offset = (place - core) / rounding
+    offset /= np.linalg.norm(offset, axis=1, keepdims=True)
+    vertices = core + rounding * offset
+
+    slant = np.deg2rad(parameters["slant"])
+    behind = vertices[:, 0] - (half[0] - SLANT_LENGTH * np.cos(slant))
+    drop = np.tan(slant) * EDGE_RADIUS * np.logaddexp(0, behind / EDGE_RADIUS)
+    vertices[:, 2] = (vertices[:, 2] + half[2]) * (1 - drop / height) + clearance
+    return vertices, triangles
+
+
+AHMED = Family(
+    name="ahmed",
+    version=VERSION,
+    ranges=RANGES,
+    draw=draw_parameters,
+    mesh=ahmed_mesh,
+    bounds=(
+        (-RANGES["length"][1] / 2000, -RANGES["width"][1] / 2000, 0.0),
+        (
+            RANGES["length"][1] / 2000,
+            RANGES["width"][1] / 2000,
+            (RANGES["clearance"][1] + RANGES["height"][1]) / 1000,
+        ),
+    ),
+    speed=None,
+    radius=0.035,
+    sampling=f"consecutive Latin hypercubes of {BLOCK} seeds",
+)
+
+
+def make_samples(
+    seeds: Sequence[int],
+    *,
+    grid: int = 64,
+    cells: Cells = CELLS,
+    panel_cells: Cells = PANEL_CELLS,
+) -> dict[str, NDArray[np.generic]]:
+    """Compute the bodies of some seeds; see `benchmarks.data.bodies.body_samples`."""
+    return body_samples(AHMED, seeds, grid=grid, cells=cells, panel_cells=panel_cells)
+
+
+def recipe(
+    *, grid: int = 64, cells: Cells = CELLS, panel_cells: Cells = PANEL_CELLS
+) -> dict[str, object]:
+    """Everything the numbers depend on besides the seeds, as JSON can hold it."""
+    settings = body_recipe(AHMED, grid=grid, cells=cells, panel_cells=panel_cells)
+    return settings | {"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH}

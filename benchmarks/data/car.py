@@ -1,0 +1,135 @@
+"""Pressure on car-like bodies in a wind of 20 m/s, by potential flow.
+
+Limits: see `benchmarks.data.bodies.LIMITS`. The cars are no models of real ones.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data.bodies import (
+    PANEL_CELLS,
+    Family,
+    body_recipe,
+    body_samples,
+)
+from benchmarks.data.meshes import (
+    CELLS,
+    Array,
+    Cells,
+    Triangles,
+    box_surface,
+    smooth_step,
+)
+
+# A change of the numbers that come out needs a new version: old caches are then ignored
+VERSION = 1
+#: Lowest and highest values of what `car_mesh` takes.
+RANGES = {
+    "length": (3.6, 5.0),
+    "width": (1.6, 1.95),
+    "height": (1.1, 1.45),
+    "clearance": (0.15, 0.25),
+    "hood": (0.5, 0.65),
+    "deck": (0.55, 0.8),
+    "cabin_start": (0.15, 0.3),
+    "cabin_end": (0.8, 1.05),
+    "windscreen": (0.2, 0.3),
+    "rear_screen": (0.18, 0.3),
+    "nose": (0.05, 0.25),
+    "tail": (0.05, 0.2),
+    "tumblehome": (0.1, 0.25),
+    "exponent": (3.0, 4.5),
+}
+
+
+def draw_parameters(seed: int) -> dict[str, float]:
+    """Draw the parameters that belong to ``seed``, uniformly and independently."""
+    low, high = np.array(list(RANGES.values())).T
+    values = np.random.default_rng(seed).uniform(low, high)
+    return dict(zip(RANGES, values.tolist(), strict=True))
+
+
+def car_mesh(
+    parameters: Mapping[str, float], cells: Cells = CELLS
+) -> tuple[Array, Triangles]:
+    """Mesh of a car-like body: a superellipsoid pressed down before and behind a cabin.
+
+    Parameters
+    ----------
+    parameters : mapping
+        ``length``, ``width``, ``height`` of the body itself and its ``clearance``, in
+        metres; ``hood`` and ``deck``, its height before and behind the cabin, over
+        ``height``; ``cabin_start`` and ``cabin_end``, the feet of the screens, and
+        ``windscreen`` and ``rear_screen``, their lengths along x, over ``length``;
+        ``nose`` and ``tail``, how much the ends are narrower and lower;
+        ``tumblehome``, how much the roof is narrower; ``exponent`` of the
+        superellipsoid, 2 for an ellipsoid and large for a box.
+    cells : three integers
+        Cells of the grid along length, width and height.
+
+    Returns
+    -------
+    vertices : array of shape (n, 3)
+    triangles : integer array of shape (2 n - 4, 3)
+    """
+    p = parameters
+    box, triangles = box_surface(cells)
+    power = p["exponent"]
+    norm = (np.abs(box) ** power).sum(1, keepdims=True) ** (1 / power)
+    x, y, z = (box / norm).T
+    along, up = (x + 1) / 2, (z + 1) / 2
+    front = smooth_step((along - p["cabin_start"]) / p["windscreen"])
+    back = smooth_step((p["cabin_end"] - along) / p["rear_screen"])
+    low = p["hood"] + (p["deck"] - p["hood"]) * smooth_step(along)
+    taper = 1 - np.where(x < 0, p["nose"], p["tail"]) * x**4
+    top = (low + (1 - low) * front * back) * taper
+    side = taper * (1 - p["tumblehome"] * up**2 * front * back)
+    vertices = np.stack(
+        [
+            p["length"] / 2 * x,
+            p["width"] / 2 * y * side,
+            p["clearance"] + p["height"] * up * top,
+        ],
+        1,
+    )
+    return vertices, triangles
+
+
+CAR = Family(
+    name="car",
+    version=VERSION,
+    ranges=RANGES,
+    draw=draw_parameters,
+    mesh=car_mesh,
+    bounds=(
+        (-RANGES["length"][1] / 2, -RANGES["width"][1] / 2, 0.0),
+        (
+            RANGES["length"][1] / 2,
+            RANGES["width"][1] / 2,
+            RANGES["clearance"][1] + RANGES["height"][1],
+        ),
+    ),
+    speed=20.0,
+    radius=0.05,
+    sampling="uniform and independent, one generator per seed",
+)
+
+
+def make_samples(
+    seeds: Sequence[int],
+    *,
+    grid: int = 64,
+    cells: Cells = CELLS,
+    panel_cells: Cells = PANEL_CELLS,
+) -> dict[str, NDArray[np.generic]]:
+    """Compute the cars of some seeds; see `benchmarks.data.bodies.body_samples`."""
+    return body_samples(CAR, seeds, grid=grid, cells=cells, panel_cells=panel_cells)
+
+
+def recipe(
+    *, grid: int = 64, cells: Cells = CELLS, panel_cells: Cells = PANEL_CELLS
+) -> dict[str, object]:
+    """Everything the numbers depend on besides the seeds, as JSON can hold it."""
+    return body_recipe(CAR, grid=grid, cells=cells, panel_cells=panel_cells)

@@ -1,0 +1,106 @@
+"""Pictures of raw samples, one row for each."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benchmarks.data.dataset import RawSample
+from benchmarks.files import atomic_path
+
+Array = NDArray[Any]
+TIMES = 5  # records of a flow in a row
+
+
+def save_samples(
+    path: Path,
+    name: str,
+    samples: Sequence[RawSample],
+    bounds: Sequence[Sequence[float]] = ((0, 0, 0), (1, 1, 1)),
+) -> None:
+    """Save a picture of some samples of a data set.
+
+    Parameters
+    ----------
+    path : Path
+        The PNG file.
+    name : str
+        Of the data set.
+    samples : sequence
+        Raw samples.
+    bounds : two triples
+        The box that became the unit cube, for the proportions of bodies.
+    """
+    body = partial(_body, lengths=np.subtract(bounds[1], bounds[0]))
+    show = {"darcy": _darcy, "navier_stokes": _navier_stokes}.get(name, body)
+    columns = {"darcy": 2, "navier_stokes": TIMES}.get(name, 3)
+    figure = Figure(
+        figsize=(2.7 * columns, 2.3 * len(samples)), dpi=120, layout="constrained"
+    )
+    rows = figure.subplots(len(samples), columns, squeeze=False)
+    for axes, sample in zip(rows, samples, strict=True):
+        show(axes, sample)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def _field(ax: Axes, title: str, field: Array, **style: Any) -> None:
+    """Values on a grid of the unit square; their first axis is x."""
+    image = ax.imshow(field.T, origin="lower", extent=(0, 1, 0, 1), **style)
+    _finish(ax, title, image)
+
+
+def _finish(ax: Axes, title: str, image: Any) -> None:
+    ax.figure.colorbar(image, ax=ax, shrink=0.9)
+    ax.set_title(title, fontsize=9)
+    ax.set(xticks=[], yticks=[])
+
+
+def _darcy(axes: Sequence[Axes], sample: RawSample) -> None:
+    _field(axes[0], "permeability", sample["coeff"], cmap="Greys")
+    _field(axes[1], "pressure", sample["sol"])
+
+
+def _navier_stokes(axes: Sequence[Axes], sample: RawSample) -> None:
+    records = np.linspace(0, sample["u"].shape[-1] - 1, TIMES).round().astype(int)
+    for ax, record in zip(axes, records, strict=True):
+        field = sample["u"][..., record]
+        limit = float(np.abs(field).max())
+        title = f"vorticity, record {record + 1}"
+        _field(ax, title, field, cmap="RdBu_r", vmin=-limit, vmax=limit)
+
+
+def _body(axes: Sequence[Axes], sample: RawSample, lengths: Array) -> None:
+    """Pressure from the side and from above, and the distance in the middle plane."""
+    limits = np.percentile(sample["pressure"], [1, 99])
+    for ax, (title, across) in zip(axes, (("side", 1), ("top", 2)), strict=False):
+        kept = [axis for axis in range(3) if axis != across]
+        shown: Any
+        if "triangles" in sample:
+            # What is nearer to the eye hides the rest: the side is seen from the
+            # negative end of y, the top from above.
+            corners = sample["vertices"][sample["triangles"]]
+            order = np.argsort(corners[:, :, across].mean(1))
+            order = order[::-1] if across == 1 else order
+            values = sample["pressure"][sample["triangles"]].mean(1)[order]
+            faces = corners[order][:, :, kept]
+            shown = PolyCollection(list(faces), array=values, edgecolors="face", lw=0.3)
+            ax.add_collection(shown)
+        else:
+            x, y = sample["vertices"][:, kept].T
+            shown = ax.scatter(x, y, c=sample["pressure"], s=1)
+        shown.set_clim(*limits)
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect=lengths[kept[1]] / lengths[0])
+        _finish(ax, f"pressure, {title}", shown)
+    plane = sample["sdf"][:, sample["sdf"].shape[1] // 2]
+    limit = float(np.abs(plane).max())
+    _field(axes[2], "signed distance", plane, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes[2].set_aspect(lengths[2] / lengths[0])
+    nodes = np.linspace(0, 1, len(plane))
+    axes[2].contour(nodes, nodes, plane.T, levels=[0.0], colors="black", linewidths=1)

@@ -1,0 +1,65 @@
+"""Distance to a closed surface on a regular grid, negative inside; uses libigl."""
+
+import numpy as np
+
+from benchmarks.data.meshes import Array, Triangles
+
+Bounds = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+
+def grid_points(bounds: Bounds, grid: int) -> Array:
+    """Points of a regular grid over a box, its faces included.
+
+    Parameters
+    ----------
+    bounds : two triples
+        Lowest and highest corner of the box.
+    grid : int
+        Points per axis, at least 2.
+
+    Returns
+    -------
+    array of shape (grid, grid, grid, 3)
+    """
+    if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
+        raise TypeError(f"grid (={grid!r}) must be an integer")
+    if grid < 2:
+        raise ValueError(f"grid (={grid}) must be at least 2")
+    low, high = bounds
+    if not np.less(low, high).all():
+        raise ValueError(f"bounds (={bounds}) must be a lower and a higher corner")
+    axes = [np.linspace(a, b, grid) for a, b in zip(low, high, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+
+
+def signed_distance(vertices: Array, triangles: Triangles, points: Array) -> Array:
+    """Distance of points to a closed surface, negative inside.
+
+    The sign is that of the angle-weighted normal at the nearest place of the surface,
+    which is exact for a closed mesh.
+
+    Parameters
+    ----------
+    vertices : array of shape (n, 3)
+    triangles : integer array of shape (m, 3)
+        Counter-clockwise seen from outside.
+    points : array of shape (..., 3)
+
+    Returns
+    -------
+    array of shape (...)
+    """
+    try:
+        import igl
+    except ImportError as error:
+        raise ImportError(
+            "signed distances need libigl: pip install libigl, or install this project "
+            "with its extra 'benchmarks'"
+        ) from error
+    distance: Array = igl.signed_distance(
+        np.ascontiguousarray(points.reshape(-1, 3), dtype=np.float64),
+        np.ascontiguousarray(vertices, dtype=np.float64),
+        np.ascontiguousarray(triangles, dtype=np.int64),
+        sign_type=igl.SIGNED_DISTANCE_TYPE_PSEUDONORMAL,
+    )[0]
+    return distance.reshape(points.shape[:-1])
