@@ -44,6 +44,8 @@ class Fitting:
         the epoch with the lowest test error), ``log.csv``.
     epochs : int, optional
         Passes over the training samples, by default those of the row.
+    precision : str, default "32-true"
+        That of the fabric, to be noted.
 
     Attributes
     ----------
@@ -61,8 +63,11 @@ class Fitting:
         seed: int,
         directory: Path,
         epochs: int | None = None,
+        precision: str = "32-true",
     ) -> None:
         self.fabric, self.row, self.seed, self.directory = fabric, row, seed, directory
+        self.precision = precision
+        self.data = Path(str(splits.train.source)).name
         self.epochs = row.epochs if epochs is None else epochs
         self.phases = phases(row, self.epochs)
         self.train = Samples(splits.train, splits, fabric.device, scaled=True)
@@ -195,7 +200,8 @@ class Fitting:
             **settings,
             **{name: str(value) for name, value in numbers.items()},
             "schedule": row.schedule,
-            "precision": str(self.fabric._precision.precision),
+            "precision": self.precision,
+            "data": self.data,
             "size": str(row.size),
         }
 

@@ -2,13 +2,13 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.data.dataset import Splits
 from benchmarks.phases import mixed
 from benchmarks.records import METRICS
 from benchmarks.rows import Row
@@ -30,9 +30,9 @@ Result = tuple[str, float, dict[str, float]]
 
 
 def judge(
-    row: Row, model: nn.Module, splits: Splits, seed: int, error: float
+    row: Row, model: nn.Module, train: Samples, test: Samples, seed: int
 ) -> Iterator[Result]:
-    """Metrics of the test samples for each noise of the row.
+    """Metrics of the test samples for each noise of an uncertain row.
 
     Parameters
     ----------
@@ -40,24 +40,15 @@ def judge(
         What was trained.
     model : nn.Module
         The trained model, on its device.
-    splits : Splits
-        Training samples for what is fitted, test samples for the metrics.
+    train, test : Samples
+        Scaled ones for what is fitted, unscaled ones for the metrics.
     seed : int
         Of the draws.
-    error : float
-        Relative error of the model's own output, all that there is to say of a
-        deterministic one.
     """
-    if row.method == "none":
-        yield "none", math.nan, {"rl2": error}
-        return
-    device = next(model.parameters()).device
-    train = Samples(splits.train, splits, device, scaled=True)
-    train_batches = list(train.batches(row.size.batch))
-    test = Samples(splits.test, splits, device, scaled=False)
-    for noise, operator in _with_noises(row, model, train_batches, seed):
-        found = evaluate(operator, row, test, seed)
-        yield noise, operator.noise_variance.item(), found
+    for operator, variances in _operators(row, model, train, seed):
+        found = evaluate(operator, row, test, seed, variances)
+        for noise, variance in variances.items():
+            yield noise, variance, found[noise]
 
 
 def draws_of(row: Row) -> int:
@@ -65,51 +56,67 @@ def draws_of(row: Row) -> int:
     return 0 if row.method in ("none", "laplace") else row.size.draws
 
 
-def _with_noises(
-    row: Row, model: nn.Module, train: list[dict[str, Tensor]], seed: int
-) -> Iterator[tuple[str, Any]]:
-    """The model as an uncertain one, with one noise after the other."""
-    few = train[: -(-NOISE_SAMPLES // row.size.batch)]
+def _operators(
+    row: Row, model: nn.Module, train: Samples, seed: int
+) -> Iterator[tuple[Any, dict[str, float]]]:
+    """The model as an uncertain one, and the noises to evaluate it with."""
+    batch = row.size.batch
+
+    def few() -> Iterator[Any]:
+        return islice(train.batches(batch), -(-NOISE_SAMPLES // batch))
+
     if row.method == "laplace":
-        operator: Any = LastLayerLaplace.paper(model).fit(train, progress=False)
-        yield "fixed", operator
-        operator.fit_noise(few, to="prediction")
-        yield "fitted", operator
-        operator = LastLayerLaplace(model).fit(train, progress=False)
+        # The posterior depends on the noise, so each noise has one of its own.
+        operator: Any = LastLayerLaplace.paper(model)
+        operator.fit(train.batches(batch), progress=False)
+        yield operator, {"fixed": operator.noise_variance.item()}
+        operator.fit_noise(few(), to="prediction")
+        yield operator, {"fitted": operator.noise_variance.item()}
+        operator = LastLayerLaplace(model).fit(train.batches(batch), progress=False)
         operator.optimize_hyperparameters()
-        yield "evidence", operator
+        yield operator, {"evidence": operator.noise_variance.item()}
         return
     if row.method == "dropout":
         operator = MCDropout(model)
     elif isinstance(model, VariationalOperator):
-        operator = copy.deepcopy(model)  # its noise is a part of the checkpoint
+        operator = copy.deepcopy(model)  # its noise is a part of what was trained
     else:
-        raise TypeError(f"{row.model} needs a VariationalOperator")
-    operator.noise_variance = FIXED_NOISE
-    yield "fixed", operator
+        raise TypeError(f"model must be a VariationalOperator, got {type(model)}")
     generator = _generator(operator, seed, "noise")
-    operator.fit_noise(few, to="prediction", n_samples=NOISE_DRAWS, generator=generator)
-    yield "fitted", operator
+    fitted = operator.fit_noise(
+        few(), to="prediction", n_samples=NOISE_DRAWS, generator=generator
+    )
+    yield operator, {"fixed": FIXED_NOISE, "fitted": fitted.item()}
 
 
 @torch.no_grad()
-def evaluate(operator: Any, row: Row, test: Samples, seed: int) -> dict[str, float]:
-    """Metrics in the units of the data, averaged over the test samples."""
+def evaluate(
+    operator: Any, row: Row, test: Samples, seed: int, variances: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Metrics with each noise, in units of the data, averaged over the samples."""
     options: dict[str, Any] = {"keep_samples": False}
     if draws_of(row):
         options["n_samples"] = draws_of(row)
         options["generator"] = _generator(operator, seed, "prediction")
-    fields: dict[str, list[Tensor]] = {name: [] for name in METRICS}
+    fields: dict[str, dict[str, list[Tensor]]]
+    fields = {noise: {name: [] for name in METRICS} for noise in variances}
+    normalizer = test.processor.normalizers.get("y")
     for batch in test.batches(row.size.batch):
         target = batch.pop("y")
-        predictive: Predictive = operator.predict(**batch, **options)
-        normalizer = test.processor.normalizers.get("y")
-        if normalizer is not None:
-            predictive = predictive.denormalize(normalizer)
-        found = metrics.evaluate(predictive, target, per_field=True)
-        for name in METRICS:
-            fields[name].append(found[name])
-    return {name: torch.cat(values).mean().item() for name, values in fields.items()}
+        drawn: Predictive = operator.predict(**batch, **options)
+        for noise, variance in variances.items():
+            # The draws are without noise, so they serve for all of them.
+            level = drawn.mean.new_tensor(variance)
+            predictive = Predictive(drawn.mean, drawn.epistemic_variance, level)
+            if normalizer is not None:
+                predictive = predictive.denormalize(normalizer)
+            found = metrics.evaluate(predictive, target, per_field=True)
+            for name in METRICS:
+                fields[noise][name].append(found[name])
+    return {
+        noise: {name: torch.cat(values).mean().item() for name, values in own.items()}
+        for noise, own in fields.items()
+    }
 
 
 def _generator(operator: nn.Module, seed: int, purpose: str) -> torch.Generator:

@@ -3,6 +3,7 @@
 import csv
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,7 +24,7 @@ METRICS = (
 SETUP = (
     *("noise_variance", "draws", "schedule", "learning_rate", "batch", "epochs"),
     *("train", "test", "width", "modes", "seconds", "peak_mb"),
-    *("device", "precision", "processes"),
+    *("device", "precision", "processes", "data"),
 )
 PACKAGES = ("lightning-fabric", "schedulefree")
 VERSIONS = ("dinozaur_no", *environment.PACKAGES, "python", "cpu", "threads", "date")
@@ -38,6 +39,7 @@ def describe() -> Record:
     return {**environment.describe(), **packages, "commit": commit()}
 
 
+@cache
 def commit() -> str:
     """The commit that is checked out, with a plus if files were changed since."""
     found = []

@@ -1,29 +1,46 @@
 """The samples of a split in memory, and batches of them for a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks.data import sets
 from benchmarks.data.dataset import Item, OperatorDataset, Splits
+from benchmarks.data.store import CACHE_DIR
+from benchmarks.locks import locked
 from benchmarks.operators import IN_CHANNELS
 from benchmarks.rows import Row
 
 
-def load_splits(row: Row, cache: Any = None) -> Splits:
-    """The data of a row, made or read, with a check that its models can take them."""
-    from benchmarks.data.sets import load_splits as load
+def load_splits(
+    row: Row, cache: Path | None = None, files: Path | None = None
+) -> Splits:
+    """The data of a row, made or read, with a check that its models can take them.
 
-    size = row.size
-    settings: dict[str, Any] = dict(size.data)
-    splits: Splits = load(
-        row.dataset,
-        n_train=size.n_train,
-        n_test=size.n_test,
-        cache_dir=cache,
-        **settings,
-    )
+    Parameters
+    ----------
+    row : Row
+        Which data, and how many.
+    cache : Path, optional
+        Directory of generated samples, by default that of the project.
+    files : Path, optional
+        Public file or folder to read instead.
+    """
+    size, settings = row.size, dict(row.size.data)
+    if files is not None:  # what was chosen when they were made cannot be chosen now
+        items = sets.keywords(sets.data_set(row.dataset).item)
+        settings = {key: value for key, value in settings.items() if key in items}
+    with locked((cache or CACHE_DIR) / row.dataset):  # one process makes them
+        splits = sets.load_splits(
+            row.dataset,
+            n_train=size.n_train,
+            n_test=size.n_test,
+            files=files,
+            cache_dir=cache,
+            **settings,
+        )
     sample = splits.train[0]
     channels = sample["f"].shape[-1] if row.on_mesh else len(sample["x"])
     if channels != IN_CHANNELS[row.dataset]:

@@ -120,14 +120,17 @@ SMALL_NAVIER_STOKES = replace(
     padded=(32, 32, 15),
     width=16,
     modes=(8, 8, 4),
+    epochs=20,
+    bayesian_epochs=20,
+    warm_epochs=15,
     batch=4,
 )
 SMALL_CAR = replace(
     CAR,
     n_train=64,
     n_test=16,
-    data={"grid": 32},
-    padded=(36, 36, 36),
+    data={"grid": 24},
+    padded=(28, 28, 28),
     width=16,
     modes=(8, 8, 8),
     epochs=20,
@@ -158,9 +161,9 @@ TINY_NAVIER_STOKES = replace(
     TINY_DARCY,
     n_train=4,
     n_test=2,
-    data={"size": 16, "points": 8, "workers": 1},
-    padded=(8, 8, 15),
-    modes=(4, 4, 4),
+    data={"size": 16, "points": 8, "records": 4, "workers": 1},
+    padded=(8, 8, 4),
+    modes=(4, 4, 2),
     batch=2,
 )
 TINY_CAR = replace(

@@ -20,7 +20,7 @@ def inputs_of(row):
     if row.dataset == "darcy":
         return {"x": torch.randn(2, 1, 17, 17)}, (2, 1, 17, 17)
     if row.dataset == "navier_stokes":
-        return {"x": torch.randn(2, 4, 8, 8, 10)}, (2, 1, 8, 8, 10)
+        return {"x": torch.randn(2, 4, 8, 8, 2)}, (2, 1, 8, 8, 2)
     channels = 1 if row.dataset == "car" else 2
     fields = {
         "in_p": GRID,

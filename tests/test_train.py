@@ -47,11 +47,11 @@ def log_of(out, name="darcy-dinozaur-quick-seed0"):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-@pytest.mark.parametrize("model", ["dinozaur_b", "tfno"])
+@pytest.mark.parametrize(("model", "epochs"), [("dinozaur_b", 7), ("tfno", 2)])
 def test_killed_and_started_again_it_ends_with_the_same_bits(
-    model, train, cache, tmp_path
+    model, epochs, train, cache, tmp_path
 ):
-    """A second phase begins between, and Schedule-Free has two sets of weights."""
+    """In the second phase of a posterior; with the two sets of Schedule-Free."""
     name = f"darcy-{model}-quick-seed0"
     options = ["--quick", "--threads", "1", "--cache", cache, "--device", "cpu"]
     assert train(model, tmp_path / "whole", "--epochs", "12") == 0
@@ -67,7 +67,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(
     )
     try:
         until = time.monotonic() + 60
-        while not (log.exists() and len(tables.read_csv(log)) >= 2):
+        while not (log.exists() and len(tables.read_csv(log)) >= epochs):
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.005)
@@ -75,7 +75,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     finished = len(tables.read_csv(log))
-    assert 2 <= finished < 12, "it was too quick to be killed"
+    assert epochs <= finished < 12, "it was too quick to be killed"
     assert not (killed / "runs.csv").exists()
     assert train(model, killed, "--epochs", "12") == 0
     assert log_of(killed, name) == log_of(tmp_path / "whole", name)
@@ -192,9 +192,26 @@ def test_user_errors(words, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_meaningless_results_need_a_place(capsys):
-    assert main(["train", "darcy", "fno", "--quick"]) == 2
-    assert "give --out DIR" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["--quick"], ["--epochs", "3"], ["--files", "x"]])
+def test_other_results_need_a_place(words, capsys):
+    assert main(["train", "darcy", "fno", *words]) == 2
+    assert f"{words[0]} has no place among the results" in capsys.readouterr().err
+
+
+def test_missing_file(train, tmp_path, capsys):
+    assert train("fno", tmp_path, "--files", str(tmp_path / "none.mat")) == 2
+    assert "none.mat" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dataset", ["car", "navier_stokes"])
+def test_other_datasets(dataset, train, tmp_path):
+    for model in ("dinozaur_b", "dinozaur_l"):
+        assert train(model, tmp_path, "--epochs", "2", dataset=dataset) == 0
+    rows = records.read(tmp_path / "runs.csv")
+    assert len(rows) == 5
+    for row in rows:
+        assert all(float(row[name]) == float(row[name]) for name in records.METRICS)
+        assert row["data"].startswith(dataset)
 
 
 def test_another_training_in_the_same_place(train, tmp_path, capsys):
