@@ -5,6 +5,7 @@ other one is at.
 """
 
 import argparse
+import os
 
 from benchmarks import records
 from benchmarks.rows import DATASETS, Row, find_row, table_models
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks campaign``."""
     parser.add_argument("datasets", nargs="*", help="all of them by default")
     parser.add_argument("--models", nargs="+", help="those of the tables by default")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0, 1, 2], help="of everything (0 1 2)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what is left")
     add_common(parser)
 
@@ -32,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train what has no results yet, until all of it has or is another's."""
     check_options(args)
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(
+            "a campaign shares rows, not batches: start it several times, without "
+            "torchrun, which is for train"
+        )
     preset = preset_of(args)
     jobs = [
         (find_row(dataset, model, preset), seed)

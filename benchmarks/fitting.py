@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from benchmarks import checkpoints, tables
 from benchmarks.data.dataset import Splits
+from benchmarks.memory import forget_peak, peak_megabytes
 from benchmarks.operators import build
 from benchmarks.optimisers import make_optimiser
 from benchmarks.phases import Phase, begin, loss_of, mixed, phases
-from benchmarks.records import peak_megabytes
 from benchmarks.rows import Row
 from benchmarks.samples import Samples
 from benchmarks.training import relative_l2
@@ -83,6 +83,7 @@ class Fitting:
         self.model: nn.Module = build(row).to(fabric.device)
         self.log: list[dict[str, float]] = []
         self.peak = 0.0
+        forget_peak(fabric.device)
 
     def run(self) -> None:
         """Train from the start, or from the last complete epoch, to the end."""

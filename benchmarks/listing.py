@@ -23,7 +23,9 @@ COLUMNS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks list``."""
-    parser.add_argument("--preset", choices=["paper", "cpu"], default="paper")
+    parser.add_argument(
+        "--preset", choices=["paper", "cpu"], default="paper", help="sizes (paper)"
+    )
     parser.add_argument(
         "--all", action="store_true", help="also rows that are in no table"
     )

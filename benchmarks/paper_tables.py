@@ -58,8 +58,12 @@ MEASURES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks table``."""
     parser.add_argument("number", type=int, choices=[1, 2], help="of the paper's table")
-    parser.add_argument("--preset", choices=["paper", "cpu"], default="cpu")
-    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument(
+        "--preset", choices=["paper", "cpu"], default="cpu", help="of the runs (cpu)"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="what it is shown as (text)"
+    )
     parser.add_argument("--out", type=Path, help="directory of another runs.csv")
     parser.add_argument(
         "--quick", action="store_true", help="of tiny runs, meaningless numbers"

@@ -44,7 +44,8 @@ def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
     """Prepare the model for a phase; return the parameters to train.
 
     A Bayesian model has no spread in a deterministic phase and a narrow one after it.
-    As recommended for such a start, weights then move slower and the posterior faster.
+    As recommended for such a start, weights then move slower and the posterior faster;
+    the paper has one learning rate.
     """
     warm = phase.variational and phase.first > 0
     if isinstance(model, VariationalOperator):
@@ -57,7 +58,7 @@ def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
                 layer.posterior_scale_tril = WARM_SCALE * eye
     if not phase.variational:
         return plain_groups(model.parameters(), row.rate)
-    rates = (row.rate / 3, 10 * row.rate) if warm else (row.rate, None)
+    rates = (row.rate / 3, 10 * row.rate) if warm else (row.rate, row.rate)
     return parameter_groups(
         *(model, rates[0]), variational_lr=rates[1], weight_decay=WEIGHT_DECAY
     )

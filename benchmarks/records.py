@@ -7,8 +7,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 from benchmarks import environment, tables
 from benchmarks.locks import locked
 from benchmarks.rows import DATASETS, models_of
@@ -129,17 +127,6 @@ def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
                 f"{path} could not be written: {error}. It is as it was before; make "
                 "room and start again, finished epochs are kept"
             ) from error
-
-
-def peak_megabytes(device: torch.device) -> float:
-    """Most memory so far in 10^6 bytes: of the GPU, or of the whole process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return float("nan")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def _place(row: Mapping[str, str]) -> tuple[object, ...]:

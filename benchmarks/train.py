@@ -41,7 +41,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--epochs", type=int, help="instead of those of the row")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps (auto)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="32-true")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="32-true", help="(32-true)"
+    )
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--cache", type=Path, help="directory for generated data")
     parser.add_argument(

@@ -1,9 +1,12 @@
 """The rows of the paper's tables: complete, of the paper's size, and found by name."""
 
+import argparse
+
 import pytest
 import torch
 from torch import nn
 
+from benchmarks import campaign, listing, paper_tables, train
 from benchmarks.__main__ import main
 from benchmarks.operators import build, count_parameters
 from benchmarks.paper_numbers import ERRORS, PARAMETERS, UNCERTAINTY
@@ -130,6 +133,13 @@ def test_list_shows_counts_beside_the_papers(capsys):
     assert "-0.1 %" in shown
     assert main(["list", "--all", "--preset", "cpu"]) == 0
     assert "dinozaur_b" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", [campaign, listing, paper_tables, train])
+def test_every_option_has_help(module):
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    assert all(action.help for action in parser._actions)
 
 
 class FewSamples:

@@ -18,6 +18,7 @@ from benchmarks import checkpoints, records, tables
 from benchmarks.__main__ import main
 from benchmarks.fitting import check_same
 from benchmarks.locks import locked
+from benchmarks.memory import forget_peak, peak_megabytes
 from benchmarks.optimisers import ScheduleFree
 from benchmarks.phases import mixed, phases
 from benchmarks.rows import Row
@@ -164,6 +165,22 @@ def test_campaign_trains_what_is_missing(cache, tmp_path, capsys):
     assert main(words) == 0
     assert "1 of 4 trainings are left" in capsys.readouterr().out
     assert len(records.read(tmp_path / "runs.csv")) == 4
+
+
+def test_campaigns_are_not_for_torchrun(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["campaign", "--preset", "cpu"]) == 2
+    assert "start it several times" in capsys.readouterr().err
+
+
+def test_peak_is_of_one_training():
+    cpu = torch.device("cpu")
+    before = peak_megabytes(cpu)
+    torch.ones(50_000_000)
+    assert peak_megabytes(cpu) > before + 150
+    forget_peak(cpu)
+    if Path("/proc/self/clear_refs").exists():
+        assert peak_megabytes(cpu) < before + 150
 
 
 def test_mixed_precision(train, tmp_path):
