@@ -105,6 +105,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 0 if run_examples else 1e9,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,
     "show_signature": False,
     "abort_on_example_error": True,
 }
@@ -131,7 +132,7 @@ def _names_of_the_package(
     """Find `Predictive` wherever it is mentioned, not only in its own module."""
     target = node["reftarget"]
     places = ("", ".metrics", ".plots", ".graph", ".conformal")
-    known = env.domains.python_domain.objects
+    known = env.get_domain("py").objects
     for full in (f"dinozaur_no{place}.{target}" for place in places):
         if node.get("refdomain") == "py" and full in known:
             page = node.get("refdoc", env.docname)
