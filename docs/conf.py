@@ -45,6 +45,7 @@ html_title = f"dinozaur-no {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_copyright = False
+highlight_language = "none"  # of blocks that name no language: commands, formulas
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 
