@@ -58,6 +58,7 @@ mathjax_path = "tex-svg.js"
 # The reference comes from the docstrings. `Name` in them is a link.
 default_role = "py:obj"
 autosummary_generate = True
+autodoc_preserve_defaults = True  # math.exp(-4), not its digits
 autodoc_typehints = "none"  # numpydoc's sections name the types
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
