@@ -19,8 +19,8 @@ from .predictive import evaluating
 class Ensemble(NoisyOperator):
     r"""Models that were trained from different starts, and noise.
 
-    Each member is one draw [1]_. Calling it gives the mean of the members, in whatever mode
-    they are; `sample` and `predict` evaluate them.
+    Each member is one draw [1]_. Calling it gives the mean of the members, in whatever
+    mode they are; `sample` and `predict` evaluate them.
 
     Parameters
     ----------
