@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
@@ -17,12 +19,17 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # also for the examples that use benchmarks
 
-from dinozaur_no import __version__  # noqa: E402
+import dinozaur_no  # noqa: E402
+from dinozaur_no import graph, metrics, plots  # noqa: E402
+
+#: Names that the reference explains.
+PARTS = (dinozaur_no, graph, metrics, plots)
+PUBLIC = {name for part in PARTS for name in part.__all__}
 
 project = "dinozaur-no"
 author = "dinozaur-no contributors"
 copyright = author
-release = version = __version__
+release = version = dinozaur_no.__version__
 
 extensions = [
     "myst_parser",
@@ -128,6 +135,20 @@ def _links_into_the_repository(app: Sphinx, page: str, source: list[str]) -> Non
     source[0] = re.sub(link, r"`\1`", source[0])
 
 
+def _names_as_links(app: Sphinx, doctree: nodes.document) -> None:
+    """Names of the package in the text of a page lead to the reference."""
+    for literal in list(doctree.findall(nodes.literal)):
+        name = literal.astext().removesuffix("()")
+        inside = isinstance(
+            literal.parent, nodes.reference | nodes.title | pending_xref
+        )
+        if name in PUBLIC and not inside:
+            link = pending_xref("", refdomain="py", reftype="obj", reftarget=name)
+            link["refdoc"] = app.env.docname
+            literal.replace_self(link)
+            link += literal
+
+
 def _shapes_as_code(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
@@ -156,5 +177,6 @@ def _names_of_the_package(
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _links_into_the_repository)
+    app.connect("doctree-read", _names_as_links)
     app.connect("autodoc-process-docstring", _shapes_as_code, priority=100)
     app.connect("missing-reference", _names_of_the_package)
