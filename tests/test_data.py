@@ -12,6 +12,7 @@ from public_files import write_darcy_mat
 from benchmarks.__main__ import main
 from benchmarks.data.command import add_arguments
 from benchmarks.data.sets import DATA_SETS, FIRST_TEST_SEED, keywords, load_splits
+from benchmarks.tables import read_csv
 
 SMALL = {
     "darcy": {"size": 9},
@@ -160,6 +161,18 @@ def test_command_names_wrong_values(tmp_path, capsys, name, option, value, messa
     assert main(words) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_report_measures_every_data_set(tmp_path, capsys):
+    words = ["data", "report", "--quick", "--workers", "1"]
+    assert main(words) == 2
+    assert "give --out" in capsys.readouterr().err
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    rows = read_csv(tmp_path / "data.csv")
+    assert [row["dataset"] for row in rows] == list(DATA_SETS)
+    made = DATA_SETS["darcy"].make([0, 1], size=9)
+    assert float(rows[0]["target_std"]) == pytest.approx(made["sol"].std(), rel=1e-3)
+    assert all(float(row["seconds"]) > 0 for row in rows)
 
 
 def test_every_setting_is_an_option():

@@ -8,6 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.data import report
 from benchmarks.data.dataset import OperatorDataset, Source
 from benchmarks.data.public_files import open_files
 from benchmarks.data.sets import DATA_SETS, DataSet, keywords
@@ -56,10 +57,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 nargs=len(default) if many else None,
                 help=f"({default})",
             )
+    report.add_arguments(
+        names.add_parser("report", help="time and statistics of all generators")
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Make samples, or open files; tell what there is, and show some."""
+    if args.name == "report":
+        report.run(args)
+        return
     data = DATA_SETS[args.name]
     source, recipe = _read(args, data) if args.files else _make(args, data)
     if args.show:

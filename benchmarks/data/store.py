@@ -36,7 +36,7 @@ def generate(
     make: Make,
     n_samples: int,
     *,
-    chunk: int = 16,
+    chunk: int = 4,
     workers: int | None = None,
     progress: bool = True,
 ) -> Path:
@@ -55,7 +55,7 @@ def generate(
         name, as other processes run it.
     n_samples : int
         Number of samples; sample ``i`` has the seed ``first_seed + i``.
-    chunk : int, default 16
+    chunk : int, default 4
         Samples per part: the most that one process loses by being killed.
     workers : int, optional
         Processes to use, by default one per processor. With 1 no process is started.

@@ -1,0 +1,103 @@
+"""Time per sample and statistics of all generators, for the documentation."""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import environment, tables
+from benchmarks.data.sets import DATA_SETS, DataSet
+from benchmarks.data.store import cached_file, open_samples
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+PAGE = ROOT.parent / "docs" / "data.md"
+#: Samples to make, and the array that is the input and the target of each data set.
+SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
+ARRAYS = {"darcy": ("coeff", "sol"), "navier_stokes": ("a", "u")}
+SURFACE = ("sdf", "pressure")
+QUICK: dict[str, dict[str, Any]] = {
+    "darcy": {"size": 9},
+    "navier_stokes": {"size": 16, "points": 8, "records": 2, "dt": 0.1},
+    "car": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+    "ahmed": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+}
+COLUMNS = {
+    "dataset": "Data set",
+    "n": "Samples",
+    "seconds": "Seconds per sample",
+    "input": "Input",
+    "input_mean": "mean",
+    "input_std": "deviation",
+    "target": "Target",
+    "target_mean": "mean",
+    "target_std": "deviation",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks data report``."""
+    parser.add_argument("--workers", type=int, help="processes (one per processor)")
+    parser.add_argument("--out", type=Path, help="directory for data.csv")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="show the results in docs/data.md"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make samples of all data sets, print the table, write ``data.csv``."""
+    if args.quick and args.out is None:
+        raise ValueError("--quick has no place among the results: give --out DIR")
+    if args.update_docs and args.out:
+        raise ValueError("--update-docs shows the committed results: leave out --out")
+    rows = [measure(name, data, args) for name, data in DATA_SETS.items()]
+    path = (args.out or RESULTS) / "data.csv"
+    tables.write_csv(path, rows)
+    print(f"\n{show(rows)}\n\nwritten: {path}")
+    if args.update_docs:
+        tables.replace_between_markers(PAGE, "data", show(rows))
+
+
+def measure(name: str, data: DataSet, args: argparse.Namespace) -> dict[str, str]:
+    """Samples with the default settings, made anew, as a row."""
+    n = 2 if args.quick else SIZES[name]
+    workers = args.workers or os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        path = cached_file(
+            *(data.make, data.recipe, n),
+            first_seed=0,
+            settings=QUICK[name] if args.quick else {},
+            cache_dir=folder,
+            workers=workers,
+        )
+        seconds = time.perf_counter() - start
+        row = {"dataset": name, "n": str(n), "workers": str(workers)}
+        row |= {"seconds": f"{seconds / n:.3g}"}
+        with open_samples(path) as file:
+            for role, key in zip(
+                ("input", "target"), ARRAYS.get(name, SURFACE), strict=True
+            ):
+                values = file[key][:].astype(np.float64)
+                row |= {
+                    role: key,
+                    f"{role}_mean": f"{values.mean():.4g}",
+                    f"{role}_std": f"{values.std():.4g}",
+                }
+    return row | environment.describe()
+
+
+def show(rows: list[dict[str, str]]) -> str:
+    """The table, and how it was made."""
+    note = (
+        "Wall time with {workers} processes, their start included; {cpu}, torch "
+        "{torch}, {date}."
+    ).format(**rows[0])
+    return f"{tables.markdown_table(rows, COLUMNS)}\n\n{note}"
