@@ -31,8 +31,6 @@ class Size:
         How many of the Bayesian ones are without spread, a start for the others.
     batch : int
         Samples per step, of all processes together.
-    faster : float
-        What the paper's learning rates are multiplied by, for all models alike.
     draws : int
         Draws of a prediction with uncertainty.
     radius : float
@@ -56,7 +54,6 @@ class Size:
     bayesian_epochs: int = 200
     warm_epochs: int = 0
     batch: int = 16
-    faster: float = 1.0
     draws: int = 100
     radius: float = 0.0
     low_rank: float = 1e-4
@@ -113,7 +110,6 @@ SMALL_DARCY = replace(
     bayesian_epochs=24,
     warm_epochs=18,
     batch=8,
-    faster=3.0,  # as in the demo, for which it was chosen on other fields
     draws=50,
 )
 SMALL_NAVIER_STOKES = replace(
@@ -128,7 +124,6 @@ SMALL_NAVIER_STOKES = replace(
     bayesian_epochs=20,
     warm_epochs=15,
     batch=4,
-    faster=1.0,
 )
 SMALL_CAR = replace(
     CAR,
