@@ -2,10 +2,10 @@
 Pressure on car-like surfaces with FNOGNO
 =========================================
 
-From the distance to a car-like body on a regular grid to the pressure on the vertices
-of its surface. The model is neuraloperator's `FNOGNO`, the decoder half of GINO, with
-diffusion layers in its Fourier part and with fast graph layers, which need neither
-open3d nor torch-scatter.
+From the distance to a car-like body on a regular grid, and its gradient, to the
+pressure on the vertices of its surface. The model is neuraloperator's `FNOGNO`, the
+decoder half of GINO, with diffusion layers in its Fourier part and with fast graph
+layers, which need neither open3d nor torch-scatter.
 
 Run it from the project's folder, whose solver makes the data.
 """
@@ -57,7 +57,16 @@ splits = load_splits(
     progress=False,
 )
 train, test = list(splits.train), list(splits.test)
+low, high = np.array(car.CAR.bounds)
 mean, std = (getattr(splits.normalizers["y"], key).item() for key in ("mean", "std"))
+
+# %%
+# The gradient of the distance is of use as well: on the surface it is the normal.
+
+spacing = tuple((high - low) / (N_GRID - 1))
+for item in train + test:
+    distance = item["f"][..., 0]
+    item["f"] = torch.stack([distance, *torch.gradient(distance, spacing=spacing)], -1)
 print({key: tuple(value.shape) for key, value in train[0].items()})
 
 # %%
@@ -67,7 +76,7 @@ print({key: tuple(value.shape) for key, value in train[0].items()})
 # Parameters and checkpoints stay what they were.
 
 model = FNOGNO(
-    in_channels=1,
+    in_channels=4,
     out_channels=1,
     gno_radius=0.09,
     gno_embed_channels=8,
@@ -129,7 +138,6 @@ for item, predicted in zip(test, predictions, strict=True):
 # %%
 # The first of them, seen from the front; the wind blows along the car.
 
-low, high = np.array(car.CAR.bounds)
 triangles = splits.test.source[0]["triangles"]
 corners = (low + (high - low) * test[0]["out_p"].numpy())[triangles]
 truth, predicted = test[0]["y"][:, 0].numpy(), predictions[0][:, 0].numpy()
@@ -149,7 +157,7 @@ for i, (title, (field, colours, least, most)) in enumerate(panels.items()):
         Poly3DCollection(corners, facecolors=faces, edgecolors=faces, linewidths=0.2)
     )
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-    axes.set_box_aspect(high - low, zoom=1.4)
+    axes.set_box_aspect(high - low, zoom=1.15)
     axes.view_init(elev=22, azim=-125)
     axes.set_axis_off()
     axes.set_title(title, y=0.9)

@@ -34,7 +34,7 @@ torch.manual_seed(0)
 # -------
 # Random weights will do: what is compared is the same model in different dress.
 
-N_LAYERS, BATCH = 4, 8
+N_LAYERS, BATCH = 3, 8
 model = FNO(
     n_modes=(12, 12),
     in_channels=1,

@@ -34,9 +34,6 @@ torch.manual_seed(0)
 # The flow starts from a random vorticity and is driven by a fixed force. It is solved
 # by a spectral method on 64 x 64 points, of which every second is kept. A viscosity of
 # 1e-3 makes it smoother, and easier to predict, than the benchmark's 1e-5.
-#
-# An input has four channels: the vorticity of the first ten records, both coordinates,
-# and the time.
 
 N_TRAIN, N_TEST = 40, 8
 splits = load_splits(
@@ -55,23 +52,31 @@ x, y, x_test, y_test = (
     for part in (splits.train, splits.test)
     for key in ("x", "y")
 )
+x, x_test = x[:, :1], x_test[:, :1]  # without coordinates, which FNO adds itself
 print(f"input {tuple(x.shape)}, target {tuple(y.shape)}")
 
 # %%
 # The model
 # ---------
-# Space is periodic and needs no padding; time is not, and gets some.
+# Space is periodic and needs no padding; time is not, and gets some. On a grid as
+# small as this one ``memory="fast"`` saves time. The model gives the change since the
+# last record of the input, so that it begins with a reasonable guess.
 
 model = FNO(
     n_modes=(12, 12, 6),
-    in_channels=4,
+    in_channels=1,
     out_channels=1,
     hidden_channels=16,
     n_layers=3,
-    positional_embedding=None,  # the coordinates are among the channels
     domain_padding=[0.0, 0.0, 0.2],
-    conv_module=DiffusionSpectralConv,
+    conv_module=DiffusionSpectralConv.configure(memory="fast"),
 )
+
+
+def apply(x):
+    return x[..., -1:] + model(x)
+
+
 print(f"{count_model_params(model)} parameters")
 
 # %%
@@ -88,7 +93,7 @@ for epoch in range(N_EPOCHS):
     total = 0.0
     for batch in torch.randperm(len(x)).split(4):
         optimiser.zero_grad()
-        loss = relative(model(x[batch]), y[batch])
+        loss = relative(apply(x[batch]), y[batch])
         loss.backward()
         optimiser.step()
         schedule.step()
@@ -103,8 +108,8 @@ for epoch in range(N_EPOCHS):
 # the flow stays as it was at the last record of the input.
 
 with torch.no_grad():
-    predicted = torch.cat([model(part) for part in x_test.split(4)])
-last = x_test[:, :1, :, :, -1:].expand_as(y_test)
+    predicted = torch.cat([apply(part) for part in x_test.split(4)])
+last = x_test[..., -1:].expand_as(y_test)
 
 
 def error_over_time(field):
@@ -130,8 +135,9 @@ for time, *errors in zip(
 # %%
 # Frames of the first test flow
 # -----------------------------
-# The columns have colours of their own; errors have those of the frames above them,
-# ten times enlarged.
+# Each column has colours of its own, the same for the flow and the error. When this was
+# written, the error grew with time, but the model stayed well below the guess that
+# nothing changes. Forty flows are few; the benchmark has a thousand.
 
 FRAMES = (0, 3, 6, 9)
 figure, rows = plt.subplots(
@@ -140,7 +146,7 @@ figure, rows = plt.subplots(
 for column, frame in zip(rows.T, FRAMES, strict=True):
     truth, found = (field[0, 0, :, :, frame] for field in (y_test, predicted))
     limit = truth.abs().max()
-    panels = {"truth": truth, "prediction": found, "10 x error": 10 * (found - truth)}
+    panels = {"truth": truth, "prediction": found, "error": found - truth}
     for axes, (title, field) in zip(column, panels.items(), strict=True):
         image = axes.imshow(
             field.T.numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower"
