@@ -17,9 +17,13 @@ COMMANDS = {
     "predict": "posterior draws against one deterministic forward pass",
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
+    "list": "the rows of the paper's tables, with numbers of parameters",
+    "train": "train one row of the paper's tables",
+    "campaign": "train many of them, in one process or several",
+    "table": "the paper's tables from the results, beside its own numbers",
 }
-# Where a command is not the module of its name
-MODULES = {"data": "data.command"}
+#: Where a command is not the module of its name.
+MODULES = {"data": "data.command", "list": "listing", "table": "paper_tables"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

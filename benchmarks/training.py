@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,11 +75,11 @@ class PaddedOperator(nn.Module):
     ----------
     operator : nn.Module
         Model from fields to fields on the same grid.
-    padded : int
-        Points per axis that it shall see.
+    padded : int or sequence of int
+        Points that it shall see, the same for all axes or one per axis.
     """
 
-    def __init__(self, operator: nn.Module, padded: int) -> None:
+    def __init__(self, operator: nn.Module, padded: int | Sequence[int]) -> None:
         super().__init__()
         self.operator = operator
         self.padded = padded
@@ -87,7 +87,11 @@ class PaddedOperator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Pad, apply the model, crop."""
         grid = x.shape[2:]
-        widths = [w for n in reversed(grid) for w in (0, self.padded - n)]
+        padded = (
+            [self.padded] * len(grid) if isinstance(self.padded, int) else self.padded
+        )
+        pairs = zip(reversed(grid), reversed(padded), strict=True)
+        widths = [w for points, more in pairs for w in (0, more - points)]
         y: Tensor = self.operator(functional.pad(x, widths))
         for axis, points in enumerate(grid, start=2):
             y = y.narrow(axis, 0, points)

@@ -1,0 +1,84 @@
+"""AdamW with one cycle, or Schedule-Free, for models with complex weights too."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from schedulefree import AdamWScheduleFree
+from torch import Tensor, nn
+
+from benchmarks.rows import WEIGHT_DECAY, Schedule
+
+Groups = list[dict[str, Any]]
+
+
+class ScheduleFree(AdamWScheduleFree):
+    """Schedule-Free AdamW that sees complex weights as pairs of real ones.
+
+    The package squares gradients without a conjugate, which is no size of a complex
+    number. ``torch.optim.AdamW`` looks at real and imaginary parts; so does this, by
+    optimising real views that share the memory of the weights.
+
+    Parameters
+    ----------
+    parameters : iterable of nn.Parameter
+        Where they stay: moved to another device they would be others.
+    **options
+        Of ``AdamWScheduleFree``.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], **options: Any) -> None:
+        real, views = [], []
+        for parameter in parameters:
+            if parameter.is_complex():
+                view = nn.Parameter(torch.view_as_real(parameter.detach()))
+                views.append((view, parameter))
+                real.append(view)
+            else:
+                real.append(parameter)
+        super().__init__(real, **options)
+        self.views = views
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        for view, parameter in self.views:
+            grad = parameter.grad
+            view.grad = None if grad is None else torch.view_as_real(grad)
+        return super().step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        for _, parameter in self.views:
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
+
+def make_optimiser(
+    groups: Groups, schedule: Schedule, steps: int
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.OneCycleLR | None]:
+    """An optimiser, and the schedule of its learning rates if it has one.
+
+    Parameters
+    ----------
+    groups : list of dict
+        Parameters, each group with its (highest) ``lr`` and ``weight_decay``.
+    schedule : str
+        ``"one-cycle"`` or ``"schedule-free"``.
+    steps : int
+        Steps of the whole training.
+    """
+    if schedule == "schedule-free":
+        if len(groups) != 1:
+            raise ValueError("Schedule-Free is for one group of parameters here")
+        return ScheduleFree(groups[0].pop("params"), **groups[0]), None
+    optimiser = torch.optim.AdamW(groups)
+    rates = [group["lr"] for group in groups]
+    one_cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps)
+    return optimiser, one_cycle
+
+
+def plain_groups(parameters: Iterable[Tensor], rate: float) -> Groups:
+    """One group with the paper's weight decay, of what is trained."""
+    wanted = [parameter for parameter in parameters if parameter.requires_grad]
+    return [{"params": wanted, "lr": rate, "weight_decay": WEIGHT_DECAY}]

@@ -1,0 +1,196 @@
+"""Sizes of data and models: the paper's, one for a processor, a tiny one for tests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.data.meshes import FINE_CELLS
+
+PRESETS = ("paper", "cpu", "quick")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a preset makes a dataset and its models.
+
+    Attributes
+    ----------
+    n_train, n_test : int
+        Samples.
+    data : mapping
+        Further settings of the data, as ``load_splits`` takes them.
+    padded : tuple of int
+        Points per axis that the Fourier layers see.
+    width : int
+        Channels.
+    modes : tuple of int
+        Modes per axis.
+    epochs, bayesian_epochs : int
+        Passes over the training samples.
+    warm_epochs : int
+        How many of the Bayesian ones are without spread, a start for the others.
+    batch : int
+        Samples per step, of all processes together.
+    draws : int
+        Draws of a prediction with uncertainty.
+    radius : float
+        Of the graph from grid to surface.
+    low_rank : float
+        Rank of the Tucker factorisation of TFNO and TGINO, as a share of the dense
+        weights. Chosen for a size like that of DINOZAUR.
+    frequencies : int
+        Of the sinusoids that encode positions and inputs on meshes.
+    kernel : tuple of int
+        Hidden widths of the kernel of the graph layer.
+    """
+
+    n_train: int
+    n_test: int
+    data: Mapping[str, Any]
+    padded: tuple[int, ...]
+    width: int
+    modes: tuple[int, ...]
+    epochs: int = 150
+    bayesian_epochs: int = 200
+    warm_epochs: int = 0
+    batch: int = 16
+    draws: int = 100
+    radius: float = 0.0
+    low_rank: float = 1e-4
+    frequencies: int = 16
+    kernel: tuple[int, ...] = ()
+
+
+DARCY = Size(
+    n_train=1024,
+    n_test=1024,
+    data={"size": 241, "stride": 1},
+    padded=(272, 272),
+    width=32,
+    modes=(12, 12),
+)
+NAVIER_STOKES = Size(
+    n_train=1000,
+    n_test=200,
+    data={},
+    padded=(64, 64, 15),
+    width=64,
+    modes=(16, 16, 4),
+)
+CAR = Size(
+    n_train=561,
+    n_test=100,
+    data={"grid": 64},
+    padded=(72, 72, 72),
+    width=64,
+    modes=(24, 24, 24),
+    batch=1,
+    radius=0.05,
+    kernel=(128, 64, 64),
+)
+AHMED = replace(
+    CAR,
+    n_train=500,
+    n_test=51,
+    data={"grid": 64, "cells": FINE_CELLS},
+    radius=0.035,
+)
+
+# The same structure for minutes on one thread. Batches are smaller, so that few epochs
+# of few samples are still some hundred steps, and a posterior starts from weights that
+# were trained without one.
+SMALL_DARCY = replace(
+    DARCY,
+    n_train=256,
+    n_test=64,
+    data={"size": 241, "stride": 4},
+    padded=(68, 68),
+    width=24,
+    epochs=24,
+    bayesian_epochs=24,
+    warm_epochs=18,
+    batch=8,
+    draws=50,
+)
+SMALL_NAVIER_STOKES = replace(
+    SMALL_DARCY,
+    n_train=128,
+    n_test=32,
+    data={"points": 32},
+    padded=(32, 32, 15),
+    width=16,
+    modes=(8, 8, 4),
+    epochs=20,
+    bayesian_epochs=20,
+    warm_epochs=15,
+    batch=4,
+)
+SMALL_CAR = replace(
+    CAR,
+    n_train=64,
+    n_test=16,
+    data={"grid": 24},
+    padded=(28, 28, 28),
+    width=16,
+    modes=(8, 8, 8),
+    epochs=20,
+    bayesian_epochs=20,
+    warm_epochs=15,
+    draws=20,
+    radius=0.05,  # enough for some neighbours of every vertex
+    low_rank=2e-3,
+    frequencies=8,
+    kernel=(32, 16, 16),
+)
+
+TINY_DARCY = replace(
+    DARCY,
+    n_train=10,
+    n_test=4,
+    data={"size": 17, "stride": 1, "workers": 1},
+    padded=(20, 20),
+    width=4,
+    modes=(4, 4),
+    epochs=6,
+    bayesian_epochs=6,
+    warm_epochs=3,
+    batch=4,
+    draws=3,
+)
+TINY_NAVIER_STOKES = replace(
+    TINY_DARCY,
+    n_train=4,
+    n_test=2,
+    data={"size": 16, "points": 8, "records": 4, "workers": 1},
+    padded=(8, 8, 4),
+    modes=(4, 4, 2),
+    batch=2,
+)
+TINY_CAR = replace(
+    TINY_DARCY,
+    n_train=3,
+    n_test=2,
+    data={"grid": 8, "cells": (6, 2, 2), "panel_cells": (6, 2, 2), "workers": 1},
+    padded=(10, 10, 10),
+    modes=(4, 4, 4),
+    batch=1,
+    radius=0.25,
+    frequencies=2,
+    kernel=(8, 4),
+)
+
+#: By dataset and preset.
+SIZES: dict[tuple[str, str], Size] = {
+    ("darcy", "paper"): DARCY,
+    ("navier_stokes", "paper"): NAVIER_STOKES,
+    ("car", "paper"): CAR,
+    ("ahmed", "paper"): AHMED,
+    ("darcy", "cpu"): SMALL_DARCY,
+    ("navier_stokes", "cpu"): SMALL_NAVIER_STOKES,
+    ("car", "cpu"): SMALL_CAR,
+    ("ahmed", "cpu"): SMALL_CAR,
+    ("darcy", "quick"): TINY_DARCY,
+    ("navier_stokes", "quick"): TINY_NAVIER_STOKES,
+    ("car", "quick"): TINY_CAR,
+    ("ahmed", "quick"): TINY_CAR,
+}

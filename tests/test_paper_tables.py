@@ -1,0 +1,108 @@
+"""The paper's tables from a results file."""
+
+import pytest
+
+from benchmarks import paper_tables, records
+from benchmarks.__main__ import main
+from benchmarks.table_formats import Block, Cell, show
+
+
+def record(dataset, model, seed, noise="none", **values):
+    filled = {name: "1" for name in records.COLUMNS}
+    key = {"dataset": dataset, "model": model, "preset": "cpu", "seed": str(seed)}
+    return {**filled, **key, "noise": noise, "parameters": "12345", **values}
+
+
+@pytest.fixture
+def results(tmp_path):
+    rows = [
+        record("darcy", "fno", seed, rl2=str(rl2))
+        for seed, rl2 in enumerate([0.010, 0.012, 0.014])
+    ]
+    rows += [record("darcy", "dinozaur", s, rl2="0.011") for s in range(3)]
+    rows += [record("car", "dinozaur_b", 0, "fitted", rl2="0.07", nll="-2.5")]
+    rows += [record("car", "tgino_d", 0, "fixed", rl2="0.08", nll="3.25")]
+    records.add(tmp_path / "runs.csv", rows)
+    return tmp_path
+
+
+def line_of(text, name):
+    return next(line for line in text.splitlines() if name in line)
+
+
+def test_table_1_has_means_deviations_and_the_best_in_bold(results, capsys):
+    words = ["table", "1", "--out", str(results), "--format"]
+    assert main([*words, "markdown"]) == 0
+    shown = capsys.readouterr().out
+    assert "1.20 ± 0.20" in line_of(shown, "| FNO  ")
+    assert "0.90 ± 0.03" in line_of(shown, "| FNO  ")  # the paper's
+    assert "**1.10 ± 0.00**" in line_of(shown, "| DINOZAUR  ")
+    assert "**0.75 ± 0.10**" in line_of(shown, "| DINOZAUR  ")
+    assert "12.3" in line_of(shown, "| DINOZAUR  ")
+    assert "Mean ± standard deviation of 3 seeds" in shown
+    assert "Navier" not in shown  # no results
+    assert main([*words, "text"]) == 0
+    assert "*1.10 ± 0.00*" in capsys.readouterr().out
+    assert main([*words, "latex"]) == 0
+    shown = capsys.readouterr().out
+    assert r"\textbf{1.10 $\pm$ 0.00}" in shown
+    assert r"RL2 ($10^{-2}$)" in shown
+
+
+def test_table_2_has_all_noises_and_the_paper_once(results, capsys):
+    assert main(["table", "2", "--out", str(results), "--format", "markdown"]) == 0
+    shown = capsys.readouterr().out
+    bayesian = [line for line in shown.splitlines() if "DINOZAUR B" in line]
+    assert len(bayesian) == 2
+    fixed, fitted = bayesian
+    assert "**-2.500**" in fitted
+    assert "**2.767 ± 0.011**" in fitted
+    assert "2.767" not in fixed
+    dropout = [line for line in shown.splitlines() if "TGINO D" in line]
+    assert "e⁻⁴" in dropout[0]
+    assert "2.996 ± 0.010" in dropout[0]
+    assert "2.996" not in dropout[1]
+    assert "GINO L" in shown  # without results, but in the paper
+    assert "One seed" in shown
+
+
+def test_without_results(tmp_path, capsys):
+    assert main(["table", "1", "--out", str(tmp_path)]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert "No results yet" in paper_tables.make_table(1, [], "cpu", "text")
+    assert main(["table", "1", "--out", str(tmp_path), "--update-docs"]) == 2
+    assert "leave out --out" in capsys.readouterr().err
+
+
+def test_docs_are_updated(results, tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- table-1-cpu:start -->\n<!-- table-1-cpu:end -->\nb\n")
+    monkeypatch.setattr(paper_tables, "PAGE", page)
+    monkeypatch.setattr(records, "RUNS", results / "runs.csv")
+    assert main(["table", "1", "--update-docs"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("a\n")
+    assert text.endswith("b\n")
+    assert "**1.10 ± 0.00**" in text
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("preset", ["cpu", "paper"])
+def test_docs_show_the_committed_results(number, preset):
+    found = records.read(records.RUNS)
+    page = paper_tables.PAGE.read_text(encoding="utf-8")
+    name = paper_tables.marker(number, preset)
+    shown = page.partition(f"<!-- {name}:start -->\n")[2]
+    text = paper_tables.make_table(number, found, preset, "markdown")
+    assert shown.partition(f"\n<!-- {name}:end -->")[0] == text
+
+
+def test_small_numbers_keep_their_digits():
+    rows = [[record("darcy", "fno", 0, **{"is": "0.00234"})]]
+    (cell,) = paper_tables.column(rows, "is", paper_tables.MEASURES["is"])
+    assert cell == Cell("0.00234", bold=True)
+
+
+def test_unknown_format():
+    with pytest.raises(ValueError, match="style"):
+        show([Block("t", ["a"], [[Cell("b")]], "n")], "html")
