@@ -13,11 +13,6 @@ for package in ("h5py", "igl", "matplotlib", "onnxruntime", "onnxscript", "tqdm"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: What the constants of each script are replaced by.
 SMALL = {
-    "plot_ahmed_speed": {
-        "N_BODIES, N_GRID": "8, 6",
-        "CELLS, PANEL_CELLS": "(6, 4, 4), (6, 4, 4)",
-        "N_EPOCHS, RATE": "1, 6e-3",
-    },
     "plot_bayesian_operator": {
         "N_TRAIN, N_TEST": "16, 2",
         "N_EPOCHS": "1",
@@ -40,7 +35,6 @@ SMALL = {
     "plot_trainer": {"N_TRAIN, N_TEST": "16, 2", "N_EPOCHS, RATE": "1, 4e-3"},
 }
 FIGURES = {
-    "plot_ahmed_speed": 1,
     "plot_bayesian_operator": 5,
     "plot_car_pressure": 1,
     "plot_compare_uncertainty": 1,
