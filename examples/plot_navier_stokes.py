@@ -136,8 +136,8 @@ for time, *errors in zip(
 # Frames of the first test flow
 # -----------------------------
 # Each column has colours of its own, the same for the flow and the error. When this was
-# written, the error grew with time, but the model stayed well below the guess that
-# nothing changes. Forty flows are few; the benchmark has a thousand.
+# written, the error grew with time, but more slowly than that of the guess that nothing
+# changes. Forty flows are few; the benchmark has a thousand.
 
 FRAMES = (0, 3, 6, 9)
 figure, rows = plt.subplots(
