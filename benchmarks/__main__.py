@@ -17,6 +17,8 @@ COMMANDS = {
     "predict": "posterior draws against one deterministic forward pass",
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
+    "ablation": "train with other widths, depths and modes",
+    "figure": "draw a figure of the paper from results and trained models",
     "list": "the rows of the paper's tables, with numbers of parameters",
     "train": "train one row of the paper's tables",
     "campaign": "train many of them, in one process or several",

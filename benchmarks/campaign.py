@@ -47,6 +47,11 @@ def run(args: argparse.Namespace) -> None:
         for dataset in args.datasets or DATASETS
         for model in args.models or table_models(dataset)
     ]
+    work_off(jobs, args)
+
+
+def work_off(jobs: list[Job], args: argparse.Namespace) -> None:
+    """Train these, until all of them have results or are another process's."""
     waiting = jobs if args.again else left(jobs, args)
     print(f"{len(waiting)} of {len(jobs)} trainings are left", flush=True)
     failed: dict[Job, str] = {}

@@ -100,7 +100,7 @@ def build(row: Row) -> nn.Module:
                 in_channels=IN_CHANNELS[row.dataset],
                 out_channels=1,
                 hidden_channels=size.width,
-                n_layers=4,
+                n_layers=size.layers,
                 fno_skip="linear",
                 channel_mlp_skip="linear",
                 # The channels of Navier-Stokes have the coordinates among them.
@@ -124,7 +124,7 @@ def build(row: Row) -> nn.Module:
                 fno_n_modes=size.modes,
                 fno_hidden_channels=size.width,
                 fno_lifting_channel_ratio=2,
-                fno_n_layers=4,
+                fno_n_layers=size.layers,
                 fno_skip="linear",
                 fno_channel_mlp_skip="linear",
                 **{f"fno_{name}": value for name, value in options.items()},

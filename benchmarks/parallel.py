@@ -33,6 +33,7 @@ def parallel_map(
     if workers == 1:
         yield from map(function, items)
         return
+    others = set(multiprocessing.active_children())
     with (
         _one_thread_per_process(),
         ProcessPoolExecutor(
@@ -44,6 +45,11 @@ def parallel_map(
     ):
         try:
             yield from pool.map(function, items)
+        except BaseException:
+            # Nobody waits for what they are at: an interrupt shall end at once.
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -101,7 +101,7 @@ class Row:
 
     @property
     def rate(self) -> float:
-        """Learning rate."""
+        """Learning rate, the highest one of a schedule."""
         return RATES.get((self.dataset, self.base), 1e-3)
 
     @property
@@ -146,7 +146,7 @@ def table_models(dataset: str) -> list[str]:
 def find_row(dataset: str, model: str, preset: str = "paper") -> Row:
     """The row of these names, or an error with the names that are close."""
     for what, name, known in (
-        ("preset", preset, list(PRESETS)),
+        ("preset", preset, [p for p in PRESETS if (dataset, p) in SIZES] or PRESETS),
         ("dataset", dataset, list(DATASETS)),
         ("model", model, models_of(dataset)),
     ):

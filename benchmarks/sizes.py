@@ -6,7 +6,10 @@ from typing import Any
 
 from benchmarks.data.meshes import FINE_CELLS
 
-PRESETS = ("paper", "cpu", "quick")
+#: What the ablation varies, one at a time; the others are as in its preset "base".
+ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
+VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
+PRESETS = ("paper", "cpu", "quick", *VARIED)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Size:
         Channels.
     modes : tuple of int
         Modes per axis.
+    layers : int
+        Fourier blocks.
     epochs, bayesian_epochs : int
         Passes over the training samples.
     warm_epochs : int
@@ -50,6 +55,7 @@ class Size:
     padded: tuple[int, ...]
     width: int
     modes: tuple[int, ...]
+    layers: int = 4
     epochs: int = 150
     bayesian_epochs: int = 200
     warm_epochs: int = 0
@@ -179,6 +185,23 @@ TINY_CAR = replace(
     kernel=(8, 4),
 )
 
+# Small enough for many trainings; every value of the ablation is a preset of its own.
+BASE = replace(
+    SMALL_DARCY,
+    n_train=128,
+    data={"size": 241, "stride": 8},
+    padded=(34, 34),
+    width=16,
+    epochs=30,
+)
+
+
+def _varied(axis: str, value: int) -> Size:
+    changes = {"width": value, "layers": value, "modes": (value, value)}
+    name = "layers" if axis == "depth" else axis
+    return replace(BASE, **{name: changes[name]})  # type: ignore[arg-type]
+
+
 #: By dataset and preset.
 SIZES: dict[tuple[str, str], Size] = {
     ("darcy", "paper"): DARCY,
@@ -193,4 +216,9 @@ SIZES: dict[tuple[str, str], Size] = {
     ("navier_stokes", "quick"): TINY_NAVIER_STOKES,
     ("car", "quick"): TINY_CAR,
     ("ahmed", "quick"): TINY_CAR,
+    **{
+        ("darcy", f"{axis}-{value}"): _varied(axis, value)
+        for axis, values in ABLATION.items()
+        for value in values
+    },
 }

@@ -31,14 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``train`` and ``campaign`` share."""
-    parser.add_argument(
-        "--preset",
-        choices=["paper", "cpu"],
-        default="paper",
-        help="full size, or one that a processor can train in minutes (paper)",
-    )
+def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
+    """Declare what ``train``, ``campaign`` and ``ablation`` share."""
+    if preset:
+        parser.add_argument(
+            "--preset",
+            choices=["paper", "cpu"],
+            default="paper",
+            help="full size, or one that a processor can train in minutes (paper)",
+        )
     parser.add_argument("--epochs", type=int, help="instead of those of the row")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps (auto)")
     parser.add_argument(
@@ -105,6 +106,12 @@ def keys_of(row: Row, seed: int) -> list[tuple[str, ...]]:
     return [(*first, noise) for noise in row.noises]
 
 
+def directory_of(row: Row, seed: int, out: Path | None = None) -> Path:
+    """Where a training keeps its files."""
+    name = f"{row.dataset}-{row.trained_as}-{row.preset}-seed{seed}"
+    return (out or OUTPUT) / name
+
+
 def train_row(row: Row, seed: int, args: argparse.Namespace) -> bool | None:
     """Train and evaluate one row with one seed, unless its results are there.
 
@@ -118,8 +125,7 @@ def train_row(row: Row, seed: int, args: argparse.Namespace) -> bool | None:
     if not (args.again or records.missing(path, keys_of(row, seed))):
         print(f"{row.dataset} {row.model} {seed}: is in {path} (--again replaces it)")
         return False
-    name = f"{row.dataset}-{row.trained_as}-{row.preset}-seed{seed}"
-    directory = (args.out or OUTPUT) / name
+    directory = directory_of(row, seed, args.out)
     fabric = launch(args)
     if fabric.global_rank > 0:
         _train(fabric, row, seed, directory, args)

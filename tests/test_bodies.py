@@ -147,7 +147,12 @@ def test_recipe_says_what_the_numbers_depend_on():
         assert recipe["name"] == name
         assert recipe["version"] == module.VERSION
         assert recipe["limits"] == LIMITS
-        assert list(recipe["parameters"]) == list(module.RANGES)
+        for given, (name, ends) in zip(
+            recipe["parameters"], module.RANGES.items(), strict=True
+        ):
+            assert given[:3] == [name, *ends]
+        units = [given[3] for given in recipe["parameters"]]
+        assert units[:4] == 4 * ["m" if module is car else "mm"]
         assert np.array(recipe["bounds"]).shape == (2, 3)
         small = module.recipe(**SMALL)
         changed = {key for key in recipe if recipe[key] != small[key]}

@@ -54,7 +54,7 @@ def test_quick_demo_repeats_itself_and_writes_only_when_told(tmp_path, capsys):
         rows = [line.split("|")[1:4] for line in lines if line.startswith("|")]
         errors.append(rows)
     assert errors[0] == errors[1]
-    assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".h5"}
 
 
 def test_readme_shows_the_committed_results():

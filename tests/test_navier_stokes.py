@@ -15,6 +15,7 @@ from benchmarks.data.navier_stokes import (
     recipe,
 )
 from benchmarks.data.vorticity import (
+    default_dt,
     diagonal_forcing,
     kept_modes,
     solve_navier_stokes,
@@ -326,6 +327,17 @@ def test_item_refuses_records_without_two_halves(shape):
 
 
 # Errors
+
+
+def test_default_step_is_shorter_on_finer_grids():
+    assert default_dt(64) == default_dt(128) == pytest.approx(1.25e-2)
+    assert default_dt(256) == pytest.approx(6.25e-3)
+    assert recipe(size=256, points=64)["dt"] == default_dt(256)
+    assert 0.1 / default_dt(200, 0.1) == pytest.approx(
+        round(0.1 / default_dt(200, 0.1))
+    )
+    with pytest.raises(ValueError, match=r"interval \(=0.0\)"):
+        default_dt(64, 0.0)
 
 
 def test_unstable_step_is_named():

@@ -290,7 +290,11 @@ def test_wrong_distances_are_told(tmp_path):
         ({"n_test": -1}, ValueError, r"n_test \(=-1\) must be at least 1"),
         ({"n_test": 2.0}, TypeError, r"n_test \(=2.0\) must be an integer"),
         ({"n_train": True}, TypeError, r"n_train \(=True\) must be an integer"),
-        ({"grid": 3}, TypeError, r"'mat' of 'darcy' has no option grid"),
+        (
+            {"grid": 3},
+            ValueError,
+            r"'grid' does not apply to files of .*'mat' of 'darcy'",
+        ),
         (
             {"format": "gino"},
             ValueError,

@@ -398,10 +398,32 @@ def test_values_that_are_not_finite_are_told(tmp_path):
     sol[1, 2, 2] = np.nan
     made.write_mat73(tmp_path / "a.mat", coeff=coeff, sol=sol)
     source = grid_files.mat_file(tmp_path / "a.mat", grid_files.DARCY_MAT)
-    with pytest.raises(
-        ValueError, match=r"sample 1 of .*a\.mat has values in 'y' that"
-    ):
+    with pytest.raises(ValueError, match=r"a\.mat: 'sol' has values that are not fin"):
         list(OperatorDataset(source, darcy_item))
+
+
+def test_values_that_are_not_finite_in_a_folder_are_told(tmp_path):
+    made.write_paper(tmp_path / "paper", "car")
+    files = sorted((tmp_path / "paper" / "train").glob("*.h5"))
+    with h5py.File(files[0], "a") as file:
+        file["surface.pressure"][1] = np.nan
+    message = rf"{files[0].name}: 'surface.pressure' has values that are not finite"
+    source = PaperSamples(tmp_path / "paper" / "train", "car")
+    with pytest.raises(ValueError, match=message):
+        [source[index] for index in range(len(source))]
+
+    made.write_cars(tmp_path / "cars")
+    path = tmp_path / "cars" / "data" / "press_001.npy"
+    np.save(path, np.load(path) * np.nan)
+    with pytest.raises(ValueError, match=r"press_001\.npy.* not finite"):
+        CarMeshes(tmp_path / "cars", grid=2)[0]
+
+
+def test_vertices_that_are_not_finite_are_told(tmp_path):
+    vertices = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, np.nan]])
+    made.write_ply(tmp_path / "a.ply", vertices, np.array([[0, 1, 2]]))
+    with pytest.raises(ValueError, match=r"a\.ply: .* of a vertex is not finite"):
+        read_ply(tmp_path / "a.ply")
 
 
 def test_darcy_item():

@@ -122,7 +122,11 @@ def test_unknown_names_list_close_ones(words, message, tmp_path, capsys):
 def test_unknown_preset():
     with pytest.raises(ValueError, match="unknown preset"):
         find_row("darcy", "fno", "gpu")
-    assert {Row("darcy", "fno", preset).size.width for preset in PRESETS} == {32, 24, 4}
+    assert {Row("darcy", "fno", preset).size.width for preset in PRESETS[:3]} == {
+        32,
+        24,
+        4,
+    }
 
 
 def test_list_shows_counts_beside_the_papers(capsys):

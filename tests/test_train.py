@@ -48,26 +48,26 @@ def log_of(out, name="darcy-dinozaur-quick-seed0"):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-@pytest.mark.parametrize(("model", "epochs"), [("dinozaur_b", 7), ("tfno", 2)])
+@pytest.mark.parametrize(("model", "epochs"), [("dinozaur_b", 13), ("tfno", 2)])
 def test_killed_and_started_again_it_ends_with_the_same_bits(
     model, epochs, train, cache, tmp_path
 ):
     """In the second phase of a posterior; with the two sets of Schedule-Free."""
     name = f"darcy-{model}-quick-seed0"
     options = ["--quick", "--threads", "1", "--cache", cache, "--device", "cpu"]
-    assert train(model, tmp_path / "whole", "--epochs", "12") == 0
+    assert train(model, tmp_path / "whole", "--epochs", "24") == 0
     killed = tmp_path / "killed"
     log = killed / name / "log.csv"
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "benchmarks", "train", "darcy", model),
-            *(*options, "--out", str(killed), "--epochs", "12"),
+            *(*options, "--out", str(killed), "--epochs", "24"),
         ],
         env=ENVIRONMENT,
         stderr=subprocess.DEVNULL,
     )
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not (log.exists() and len(tables.read_csv(log)) >= epochs):
             assert process.poll() is None
             assert time.monotonic() < until
@@ -76,9 +76,9 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     finished = len(tables.read_csv(log))
-    assert epochs <= finished < 12, "it was too quick to be killed"
+    assert epochs <= finished < 24, "it was too quick to be killed"
     assert not (killed / "runs.csv").exists()
-    assert train(model, killed, "--epochs", "12") == 0
+    assert train(model, killed, "--epochs", "24") == 0
     assert log_of(killed, name) == log_of(tmp_path / "whole", name)
     results = [records.read(out / "runs.csv") for out in (killed, tmp_path / "whole")]
     metrics = [[[r[m] for m in records.METRICS] for r in rows] for rows in results]
@@ -101,7 +101,7 @@ def test_two_processes_train_like_one(train, cache, tmp_path):
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -24,8 +24,7 @@ from benchmarks.data.meshes import (
     smooth_step,
 )
 
-# A change of the numbers that come out needs a new version: old caches are then ignored
-VERSION = 1
+VERSION = 1  # another one for every change of the numbers that come out
 #: Samples in a Latin hypercube.
 BLOCK = 64
 #: Lowest and highest values: lengths in mm, the angle in degrees, the speed in m/s.
@@ -38,6 +37,8 @@ RANGES = {
     "radius": (80.0, 120.0),
     "speed": (10.0, 70.0),
 }
+UNITS = dict.fromkeys(("length", "width", "height", "clearance", "radius"), "mm")
+UNITS |= {"slant": "degrees", "speed": "m/s"}
 #: The body that is measured most, with a slant of 25 degrees.
 NOMINAL = {
     "length": 1044.0,
@@ -129,6 +130,7 @@ AHMED = Family(
     name="ahmed",
     version=VERSION,
     ranges=RANGES,
+    units=UNITS,
     draw=draw_parameters,
     mesh=ahmed_mesh,
     bounds=(

@@ -44,6 +44,8 @@ class Family:
         To be raised with every change of the numbers that come out.
     ranges : mapping
         Lowest and highest value of each parameter.
+    units : mapping
+        Of the parameters; those without are ratios.
     draw : callable
         Parameters that belong to a seed.
     mesh : callable
@@ -61,6 +63,7 @@ class Family:
     name: str
     version: int
     ranges: Mapping[str, tuple[float, float]]
+    units: Mapping[str, str]
     draw: Callable[[int], dict[str, float]]
     mesh: Callable[[Mapping[str, float], Cells], tuple[Array, Triangles]]
     bounds: Bounds
@@ -98,7 +101,7 @@ def body_samples(
         (n, 3586, 3), scaled axis by axis so that the common box becomes [0, 1]^3;
         ``triangles`` (n, 7168, 3), int32; ``pressure`` (n, 3586), in pascal;
         ``sdf`` (n, grid, grid, grid), in metres and negative inside; ``parameters``
-        (n, p), as the shape functions take them; and ``velocity`` (n,), in m/s, where
+        (n, p), in the order of the recipe; and ``velocity`` (n,), in m/s, where
         the wind differs between samples.
     """
     _check_settings(grid, cells, panel_cells)
@@ -151,7 +154,10 @@ def body_recipe(
         "cells": list(check_cells("cells", cells)),
         "panel_cells": list(check_cells("panel_cells", panel_cells)),
         "bounds": [list(corner) for corner in family.bounds],
-        "parameters": {name: list(ends) for name, ends in family.ranges.items()},
+        "parameters": [
+            [name, *ends, family.units.get(name, "")]
+            for name, ends in family.ranges.items()
+        ],
         "sampling": family.sampling,
         "speed": "a parameter" if family.speed is None else family.speed,
         "density": DENSITY,

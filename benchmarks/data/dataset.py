@@ -8,6 +8,7 @@ are :class:`Splits`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -216,11 +217,11 @@ class Splits:
     test: OperatorDataset
     channel_axis: Mapping[str, int] = field(default_factory=dict)
     single: tuple[str, ...] = ()
-    normalizers: dict[str, UnitGaussianNormalizer] = field(init=False)
 
-    def __post_init__(self) -> None:
-        fitted = fit_normalizers(self.train, self.channel_axis)
-        object.__setattr__(self, "normalizers", fitted)
+    @cached_property
+    def normalizers(self) -> dict[str, UnitGaussianNormalizer]:
+        """By key; fitted when they are first asked for, which reads all samples."""
+        return fit_normalizers(self.train, self.channel_axis)
 
     def processor(self) -> FieldProcessor:
         """A data processor for neuraloperator's ``Trainer``."""

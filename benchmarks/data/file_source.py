@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,8 +93,9 @@ def load_torch(path: Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         raise ValueError(
-            f"{path} holds more than tensors, or is no file of torch; it was not "
-            f"loaded, as that could run code ({_first_line(error)})"
+            f"{path} holds more than tensors and plain Python values, or is no file of "
+            "torch; it was not loaded, as that could run code. Save it again with "
+            f"tensors, numbers and strings only ({_first_line(error)})"
         ) from error
     except (RuntimeError, EOFError, OSError) as error:
         raise ValueError(
@@ -107,8 +109,9 @@ def load_torch(path: Path) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the advice that follows."""
-    return (str(error) or type(error).__name__).splitlines()[0]
+    """What an error says, without the advice that follows and its colours."""
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return re.split(r"\x1b|This file can still be loaded", line)[0].strip()
 
 
 def take(path: Path, arrays: Mapping[str, Any], key: str) -> Any:
@@ -177,4 +180,6 @@ def to_float(path: Path, key: str, array: Any) -> Array32:
     """A copy in single precision; changing it changes nothing that is read later."""
     array = np.asarray(array)
     check_kind(path, key, array.dtype)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{path}: {key!r} has values that are not finite")
     return np.array(array, dtype=np.float32, order="C")

@@ -1,7 +1,4 @@
-"""What a model gets of a raw sample: its keywords, and the target ``y``.
-
-Apart from the generators, whose processes need no torch to start.
-"""
+"""What a model gets of a raw sample: its keywords, and the target ``y``."""
 
 import math
 
@@ -81,6 +78,7 @@ def car_item(sample: RawSample, *, neighbors: bool = False) -> Item:
         file may bring ``in_p`` (g, g, g, 3) and ``neighbors_*`` of its own.
     neighbors : bool, default False
         Whether to search the grid points within 0.05 of each vertex as well.
+        neuraloperator's `FNOGNO` finds them itself; its integral transform takes them.
 
     Returns
     -------

@@ -32,7 +32,7 @@ from benchmarks.data.file_source import (
     to_float,
 )
 from benchmarks.data.ply import read_ply
-from benchmarks.data.signed_distance import signed_distance
+from benchmarks.data.signed_distance import check_grid, grid_points, signed_distance
 from benchmarks.files import atomic_path
 
 Array = NDArray[np.float64]
@@ -81,10 +81,7 @@ class MeshSamples(FileSource):
         signed_distance: SignedDistance = signed_distance,
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
-            raise TypeError(f"grid (={grid!r}) must be an integer")
-        if grid < 2:
-            raise ValueError(f"grid (={grid}) must be at least 2")
+        check_grid(grid)
         super().__init__(path, len(numbers))
         self.data, self.numbers, self.grid = data, numbers, grid
         self.bounds = read_bounds(bounds)
@@ -135,10 +132,8 @@ class MeshSamples(FileSource):
     def _compute_distances(
         self, path: Path, vertices: Array, triangles: Triangles
     ) -> NDArray[np.float32]:
-        axes = np.linspace(self.bounds[0], self.bounds[1], self.grid, axis=1)
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-        distance = self.signed_distance
-        values = np.asarray(distance(vertices, triangles, points))
+        points = grid_points(self.bounds, self.grid).reshape(-1, 3)
+        values = np.asarray(self.signed_distance(vertices, triangles, points))
         if values.size != len(points):
             raise ValueError(
                 f"{path}: signed_distance gave the shape {values.shape} for "

@@ -25,6 +25,7 @@ from benchmarks.data.file_source import (
     take,
     to_float,
 )
+from benchmarks.data.signed_distance import grid_points
 
 CAR_KEYS = {
     "vertices": "surface.min_max_normalized_vertices",
@@ -63,8 +64,8 @@ class PaperSamples(FileSource):
     ``u_in_3d`` before those of ``u_out_3d``. The coordinates in ``x_3d`` are not read.
     Cars and Ahmed bodies give ``vertices``, ``pressure``, ``sdf`` and, where the file
     has them, ``neighbors_index`` and ``neighbors_row_splits`` (int64); Ahmed bodies
-    also ``velocity``. The positions of the distances are given as ``in_p`` only when
-    they are not the regular grid of the unit cube, corners included.
+    also ``normalized_velocity``. The positions of the distances are given as ``in_p``
+    only when they are not the regular grid of the unit cube, corners included.
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str) -> None:
@@ -90,12 +91,6 @@ def natural_key(path: Path) -> list[tuple[int, str]]:
     """Sorts ``sample_10`` behind ``sample_9``."""
     parts = re.findall(r"(\d+)|(\D+)", path.name)
     return [(int(digits) if digits else -1, text) for digits, text in parts]
-
-
-def regular_grid(size: int) -> Array32:
-    """Positions of ``size`` points per axis of the unit cube, corners included."""
-    axis = np.linspace(0, 1, size, dtype=np.float32)
-    return np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1)
 
 
 def _channel(path: Path, file: Mapping[str, Any], key: str, ndim: int) -> Array32:
@@ -148,7 +143,9 @@ def _body(path: Path, file: Mapping[str, Any], keys: Mapping[str, str]) -> Array
     points = _cube(points, (3,))
     check_shape(path, keys["points"], points.shape, ("g", "g", "g", 3), sizes)
     sample: Arrays = {"vertices": vertices, "pressure": pressure, "sdf": sdf}
-    if not np.allclose(points, regular_grid(len(sdf)), rtol=0, atol=1e-5):
+    if not np.allclose(
+        points, grid_points(((0,) * 3, (1,) * 3), len(sdf)), rtol=0, atol=1e-5
+    ):
         sample["in_p"] = points
     return sample | _neighbors(path, file, keys, len(vertices), sdf.size)
 

@@ -15,6 +15,7 @@ from benchmarks.data.dataset import RawSample
 from benchmarks.files import atomic_path
 
 Array = NDArray[Any]
+UNIT_CUBE = ((0, 0, 0), (1, 1, 1))
 TIMES = 5  # records of a flow in a row
 
 
@@ -22,7 +23,7 @@ def save_samples(
     path: Path,
     name: str,
     samples: Sequence[RawSample],
-    bounds: Sequence[Sequence[float]] = ((0, 0, 0), (1, 1, 1)),
+    bounds: Sequence[Sequence[float]] | Array = UNIT_CUBE,
 ) -> None:
     """Save a picture of some samples of a data set.
 

@@ -72,6 +72,8 @@ def read_ply(
             f"{path}: corners of triangles go from {triangles.min()} to "
             f"{triangles.max()}, but there are {len(vertices)} vertices"
         )
+    if not np.isfinite(vertices).all():
+        raise ValueError(f"{path}: 'x', 'y' or 'z' of a vertex is not finite")
     return vertices.astype(np.float64), triangles
 
 

@@ -12,6 +12,7 @@ navier_stokes   mat            ``NavierStokes_*.mat``, or its folder
 car             gino           folder with ``watertight_meshes.txt`` and ``data``
 ahmed           gino           folder with ``train`` and ``test``, of PLY meshes
 all of them     paper          folder with ``train`` and ``test``, of HDF5 files
+all of them     generated      ``*.h5`` as ``python -m benchmarks data`` writes it
 =============== ============== ====================================================
 
 Sizes of the splits are by default those of the paper (PDEBench: 9000 and 1000;
@@ -31,6 +32,7 @@ import numpy as np
 from benchmarks.data.dataset import Item, OperatorDataset, RawSample, Source, Splits
 from benchmarks.data.file_source import existing
 from benchmarks.data.public_formats import FORMATS, PROTOCOL
+from benchmarks.data.store import CACHE_DIR
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def open_files(
     format: str | None = None,
     *,
     test_path: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     n_train: int | None = None,
     n_test: int | None = None,
     **options: Any,
@@ -88,11 +91,14 @@ def open_files(
     test_path : path, optional
         File with the test samples, where its name does not follow from that of the
         training file. The training file itself may be given.
+    cache_dir : path, optional
+        Where the distances to meshes are kept, which take long to compute; by default
+        the cache of generated samples.
     n_train, n_test : int, optional
         Sizes of the splits, by default those of the protocol.
     **options
-        Of the reader: ``in_memory`` for MATLAB files; ``grid``, ``signed_distance`` and
-        ``cache_dir`` for meshes.
+        Of the reader: ``in_memory`` for MATLAB files; ``grid`` and
+        ``signed_distance`` for meshes.
 
     Returns
     -------
@@ -106,9 +112,15 @@ def open_files(
         known = ", ".join(FORMATS[name])
         raise ValueError(f"format (={format!r}) of {name!r} must be one of {known}")
     kind = FORMATS[name][format]
-    unknown = sorted(options.keys() - set(kind.options))
+    allowed = [option for option in kind.options if option != "cache_dir"]
+    unknown = sorted(options.keys() - set(allowed))
     if unknown:
-        raise TypeError(f"the format {format!r} of {name!r} has no option {unknown[0]}")
+        raise ValueError(
+            f"{unknown[0]!r} does not apply to files of the format {format!r} of "
+            f"{name!r}, whose options are: {', '.join(allowed) or 'none'}"
+        )
+    if "cache_dir" in kind.options:
+        options["cache_dir"] = CACHE_DIR if cache_dir is None else cache_dir
     for argument, value in {"n_train": n_train, "n_test": n_test}.items():
         if value is not None and not _is_integer(value):
             raise TypeError(f"{argument} (={value!r}) must be an integer")

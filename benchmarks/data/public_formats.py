@@ -11,6 +11,7 @@ from benchmarks.data.dataset import Source
 from benchmarks.data.file_source import existing
 from benchmarks.data.mesh_folders import AhmedMeshes, CarMeshes
 from benchmarks.data.paper_files import PaperSamples
+from benchmarks.data.store import StoredSamples, open_samples, recipe_of
 
 Pair = tuple[Source, Source]  # of training and test
 PROTOCOL = {
@@ -39,7 +40,7 @@ class Format:
 
 def _files(
     mark: str,
-    layout: grid_files.Layout,
+    layout: grid_files.Layout | None,
     read: Callable[..., Source],
     partner: tuple[str, str] | None = None,
     **details: Any,
@@ -97,6 +98,17 @@ def _paper(name: str) -> Format:
     return _folders("train/*.h5", read, "train", "test")
 
 
+def _generated(name: str) -> Format:
+    def read(path: Path, _: object) -> Source:
+        with open_samples(path) as file:
+            found = recipe_of(file)["name"]
+        if found != name:
+            raise ValueError(f"{path} holds samples of {found!r}, expected {name!r}")
+        return StoredSamples(path)
+
+    return _files("*.h5", None, read)
+
+
 FORMATS = {
     "darcy": {
         "mat": _files(
@@ -114,6 +126,7 @@ FORMATS = {
             sizes=(None, None),
         ),
         "paper": _paper("darcy"),
+        "generated": _generated("darcy"),
     },
     "navier_stokes": {
         "mat": _files(
@@ -121,15 +134,18 @@ FORMATS = {
             options=("in_memory",),
         ),
         "paper": _paper("navier_stokes"),
+        "generated": _generated("navier_stokes"),
     },
     "car": {
         "gino": _folders("watertight_meshes.txt", CarMeshes, options=MESH_OPTIONS),
         "paper": _paper("car"),
+        "generated": _generated("car"),
     },
     "ahmed": {
         "gino": _folders(
             *("train/mesh_*.ply", AhmedMeshes, "train", "test"), options=MESH_OPTIONS
         ),
         "paper": _paper("ahmed"),
+        "generated": _generated("ahmed"),
     },
 }

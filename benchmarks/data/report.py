@@ -7,19 +7,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from benchmarks import environment, tables
 from benchmarks.data.sets import DATA_SETS, DataSet
-from benchmarks.data.store import cached_file, open_samples
+from benchmarks.data.store import StoredSamples, cached_file
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 PAGE = ROOT.parent / "docs" / "data.md"
-#: Samples to make, and the array that is the input and the target of each data set.
+#: Samples to make.
 SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
-ARRAYS = {"darcy": ("coeff", "sol"), "navier_stokes": ("a", "u")}
-SURFACE = ("sdf", "pressure")
+#: What the first channel of the input is, and the target.
+NAMES = {"darcy": ("permeability", "pressure"), "navier_stokes": 2 * ("vorticity",)}
+SURFACE = ("signed distance", "pressure")
 QUICK: dict[str, dict[str, Any]] = {
     "darcy": {"size": 9},
     "navier_stokes": {"size": 16, "points": 8, "records": 2, "dt": 0.1},
@@ -81,16 +82,24 @@ def measure(name: str, data: DataSet, args: argparse.Namespace) -> dict[str, str
         seconds = time.perf_counter() - start
         row = {"dataset": name, "n": str(n), "workers": str(workers)}
         row |= {"seconds": f"{seconds / n:.3g}"}
-        with open_samples(path) as file:
-            for role, key in zip(
-                ("input", "target"), ARRAYS.get(name, SURFACE), strict=True
-            ):
-                values = file[key][:].astype(np.float64)
-                row |= {
-                    role: key,
-                    f"{role}_mean": f"{values.mean():.4g}",
-                    f"{role}_std": f"{values.std():.4g}",
-                }
+        source = StoredSamples(path)
+        items = [data.item(source[index]) for index in range(n)]
+        inputs = [item["x"][0] if "x" in item else item["f"][..., 0] for item in items]
+        targets = [item["y"] for item in items]
+        for role, word, fields in zip(
+            ("input", "target"),
+            NAMES.get(name, SURFACE),
+            (inputs, targets),
+            strict=True,
+        ):
+            values = torch.stack(fields).double()
+            mean, std = values.mean().item(), values.std(correction=0).item()
+            row |= {
+                role: word,
+                # Not the rounding errors of a mean that is zero
+                f"{role}_mean": f"{mean if abs(mean) > 1e-6 * std else 0:.4g}",
+                f"{role}_std": f"{std:.4g}",
+            }
     return row | environment.describe()
 
 

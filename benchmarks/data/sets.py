@@ -16,6 +16,7 @@ from benchmarks.data.items import (
     navier_stokes_item,
 )
 from benchmarks.data.public_files import open_files
+from benchmarks.data.public_formats import PROTOCOL
 from benchmarks.data.store import StoredSamples, cached_file
 
 FIRST_TEST_SEED = 5_000_000  # far from all training seeds
@@ -55,20 +56,20 @@ DATA_SETS = {
         darcy.make_samples,
         darcy.recipe,
         darcy_item,
-        *(1024, 1024),
+        *PROTOCOL["darcy"],
         channel_axis={"x": 0, "y": 0},
     ),
     "navier_stokes": DataSet(
         navier_stokes.make_samples,
         navier_stokes.recipe,
         navier_stokes_item,
-        *(1000, 200),
+        *PROTOCOL["navier_stokes"],
     ),
     "car": DataSet(
         car.make_samples,
         car.recipe,
         car_item,
-        *(561, 100),
+        *PROTOCOL["car"],
         channel_axis={"y": -1},
         single=("in_p", "out_p"),
     ),
@@ -76,7 +77,7 @@ DATA_SETS = {
         ahmed.make_samples,
         ahmed.recipe,
         ahmed_item,
-        *(500, 51),
+        *PROTOCOL["ahmed"],
         channel_axis={"y": -1},
         single=("in_p", "out_p"),
     ),
@@ -118,15 +119,18 @@ def load_splits(
     n_train, n_test : int, optional
         Numbers of samples, by default those of the protocol.
     files : path, optional
-        Public file or folder to read, see `benchmarks.data.public_files`. By
-        default samples are generated where they are missing.
+        File or folder to read, see `benchmarks.data.public_files`; a file that
+        ``python -m benchmarks data`` wrote is possible too. By default samples are
+        generated where they are missing.
     cache_dir : path, optional
-        Directory of the generated files, by default ``cache`` beside this module.
+        Directory of generated files, and of the distances to public meshes, by default
+        ``cache`` beside this module.
     workers, progress
-        See :func:`benchmarks.data.store.generate`.
+        See :func:`benchmarks.data.store.generate`. Processes are started where samples
+        are missing, so a script needs ``if __name__ == "__main__":`` or ``workers=1``.
     **settings
-        Keywords of the generator (or of the reader) and of the items, such as ``size``
-        and ``stride`` of Darcy flow.
+        Keywords of the items, such as ``stride`` of Darcy flow, and of the generator,
+        such as its ``size``, or of the reader of files.
 
     Returns
     -------
@@ -137,7 +141,13 @@ def load_splits(
     item = partial(chosen.item, **{k: v for k, v in settings.items() if k in items})
     if files is not None:
         reading = {k: v for k, v in settings.items() if k not in items}
-        public = open_files(name, files, n_train=n_train, n_test=n_test, **reading)
+        public = open_files(
+            *(name, files),
+            cache_dir=cache_dir,
+            n_train=n_train,
+            n_test=n_test,
+            **reading,
+        )
         return public.splits(item, chosen.channel_axis, chosen.single)
     unknown = [key for key in settings if key not in making | items]
     if unknown:
@@ -147,8 +157,8 @@ def load_splits(
         )
     datasets = []
     for count, first_seed in (
-        (n_train or chosen.n_train, 0),
-        (n_test or chosen.n_test, FIRST_TEST_SEED),
+        (chosen.n_train if n_train is None else n_train, 0),
+        (chosen.n_test if n_test is None else n_test, FIRST_TEST_SEED),
     ):
         path = cached_file(
             *(chosen.make, chosen.recipe, count),

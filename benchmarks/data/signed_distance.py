@@ -4,7 +4,8 @@ import numpy as np
 
 from benchmarks.data.meshes import Array, Triangles
 
-Bounds = tuple[tuple[float, float, float], tuple[float, float, float]]
+#: Lowest and highest corner of a box.
+Bounds = tuple[tuple[float, float, float], tuple[float, float, float]] | Array
 
 
 def grid_points(bounds: Bounds, grid: int) -> Array:
@@ -21,15 +22,20 @@ def grid_points(bounds: Bounds, grid: int) -> Array:
     -------
     array of shape (grid, grid, grid, 3)
     """
-    if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
-        raise TypeError(f"grid (={grid!r}) must be an integer")
-    if grid < 2:
-        raise ValueError(f"grid (={grid}) must be at least 2")
+    check_grid(grid)
     low, high = bounds
     if not np.less(low, high).all():
         raise ValueError(f"bounds (={bounds}) must be a lower and a higher corner")
     axes = [np.linspace(a, b, grid) for a, b in zip(low, high, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+
+
+def check_grid(grid: int) -> None:
+    """Refuse grids without a cell."""
+    if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
+        raise TypeError(f"grid (={grid!r}) must be an integer")
+    if grid < 2:
+        raise ValueError(f"grid (={grid}) must be at least 2")
 
 
 def signed_distance(vertices: Array, triangles: Triangles, points: Array) -> Array:

@@ -1,17 +1,19 @@
 """Generated samples in one HDF5 file: computed once, extended, never half-written.
 
 The file holds one dataset per array of a sample, stacked along the first axis, and the
-recipe it was made by as attributes. While samples are computed they are kept as parts
-in a directory beside the file (``name.parts``); when all are there, the file is written
-under another name and moved to its place. A run that was killed goes on from the parts
-it finds.
+recipe it was made by as attributes. While samples are computed, each is kept as a part
+in a directory beside the file, whose name has a hash of the recipe. When all are there,
+the file is written in that directory and moved to its place. A run that was killed goes
+on from the parts it finds.
 """
 
+import hashlib
 import json
 import os
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ Arrays = dict[str, NDArray[Any]]
 Make = Callable[[Sequence[int]], Mapping[str, NDArray[Any]]]
 
 CACHE_DIR = Path(__file__).parent / "cache"
+#: Entries of a recipe that describe in words, on which no number depends.
+PROSE = ("limits", "sampling")
 
 
 def generate(
@@ -36,7 +40,6 @@ def generate(
     make: Make,
     n_samples: int,
     *,
-    chunk: int = 4,
     workers: int | None = None,
     progress: bool = True,
 ) -> Path:
@@ -55,10 +58,9 @@ def generate(
         name, as other processes run it.
     n_samples : int
         Number of samples; sample ``i`` has the seed ``first_seed + i``.
-    chunk : int, default 4
-        Samples per part: the most that one process loses by being killed.
     workers : int, optional
-        Processes to use, by default one per processor. With 1 no process is started.
+        Processes to use, by default one per processor. With 1 no process is started;
+        with more, a script needs ``if __name__ == "__main__":`` around the call.
     progress : bool, default True
         Show a progress bar when there is something to compute.
 
@@ -68,40 +70,47 @@ def generate(
     """
     if workers is None:
         workers = os.cpu_count() or 1
-    given = {"n_samples": n_samples, "chunk": chunk, "workers": workers}
-    for name, value in given.items():
+    for name, value, least in (
+        ("n_samples", n_samples, 1),
+        ("workers", workers, 1),
+        ("first_seed", recipe["first_seed"], 0),
+    ):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise TypeError(f"{name} (={value!r}) must be an integer")
-        if value < 1:
-            raise ValueError(f"{name} (={value}) must be at least 1")
+        if value < least:
+            raise ValueError(f"{name} (={value}) must be at least {least}")
     path = Path(path)
     have = count_samples(path, recipe) if path.exists() else 0
     if have >= n_samples:
         return path
 
-    parts = path.with_name(path.name + ".parts")
-    _claim_parts(parts, recipe)
-    # Parts lie at the same places whatever the number of samples, so that a run that
-    # asks for more finds those of the run before it.
-    starts = range(have // chunk * chunk, n_samples, chunk)
-    spans = [(max(start, have), min(start + chunk, n_samples)) for start in starts]
-    missing = [span for span in spans if not _part(parts, span).exists()]
-    write = partial(_write_part, parts, int(recipe["first_seed"]), make)
+    parts = path.with_name(f"{path.name}.{_hash(recipe)}.parts")
     try:
+        parts.mkdir(parents=True, exist_ok=True)
+        done = set(parts.iterdir())
+        missing = [i for i in range(have, n_samples) if _part(parts, i) not in done]
+        write = partial(_write_part, parts, int(recipe["first_seed"]), make)
         with tqdm(
             total=n_samples,
-            initial=n_samples - sum(stop - start for start, stop in missing),
+            initial=n_samples - len(missing),
             desc=str(recipe["name"]),
             unit="sample",
             disable=not progress,
         ) as bar:
-            for count in parallel_map(write, missing, min(workers, len(missing) or 1)):
-                bar.update(count)
-        _join(path, recipe, parts, spans)
+            for _ in parallel_map(write, missing, min(workers, len(missing) or 1)):
+                bar.update()
+        _join(path, recipe, parts, range(have, n_samples))
     except OSError as error:
         raise ValueError(
             f"{path} could not be written: {error}. What is finished is kept in "
             f"{parts}; the next run goes on from there"
+        ) from error
+    except BrokenProcessPool as error:
+        raise ValueError(
+            f"a process that computed samples for {path} ended before its time. In a "
+            'script, put the call under `if __name__ == "__main__":`, or pass '
+            "workers=1; with too little memory, use fewer workers. What is finished is "
+            "kept"
         ) from error
     shutil.rmtree(parts, ignore_errors=True)
     return path
@@ -143,10 +152,14 @@ def cached_file(
     """
     full = recipe(**settings) | {"first_seed": first_seed}
     if path is None:
-        defaults = recipe()
-        other = [f"{k}{full[k]}" for k in defaults if full[k] != defaults[k]]
+        words = [f"{full['name']}_v{full['version']}"]
+        for key, default in recipe().items():
+            value = full[key]
+            if value != default and key not in PROSE:
+                many = isinstance(value, list)
+                words.append(f"{key}{'x'.join(map(str, value)) if many else value}")
         directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
-        path = directory / f"{'_'.join([full['name'], *other])}_seed{first_seed}.h5"
+        path = directory / f"{'_'.join([*words, f'seed{first_seed}'])}.h5"
     make = partial(make_samples, **settings)
     return generate(path, full, make, n_samples, workers=workers, progress=progress)
 
@@ -154,11 +167,11 @@ def cached_file(
 def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
     """Number of samples in a file, after a check that it was made by ``recipe``."""
     with open_samples(path) as file:
-        found = json.loads(file.attrs["recipe"])
+        found = recipe_of(file)
         count = int(file.attrs["n_samples"])
     if recipe is not None:
         wanted = json.loads(json.dumps(dict(recipe)))
-        keys = sorted(found.keys() | wanted.keys())
+        keys = sorted((found.keys() | wanted.keys()) - set(PROSE))
         other = [key for key in keys if found.get(key) != wanted.get(key)]
         if other:
             differences = ", ".join(
@@ -174,8 +187,9 @@ def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
 
 def open_samples(path: Path) -> h5py.File:
     """Open a file of generated samples, or say what is wrong with it."""
-    if not path.exists():
-        raise ValueError(f"{path} does not exist")
+    if not path.is_file():
+        what = "is a folder, not a file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {what}")
     try:
         file = h5py.File(path, "r")
     except OSError as error:
@@ -187,9 +201,7 @@ def open_samples(path: Path) -> h5py.File:
     lengths = {name: len(data) for name, data in file.items()}
     if missing or set(lengths.values()) != {int(file.attrs["n_samples"])}:
         file.close()
-        what = (
-            f"attribute {missing[0]!r} is missing" if missing else f"it has {lengths}"
-        )
+        what = f"attribute {missing[0]!r} is missing" if missing else f"has {lengths}"
         raise ValueError(
             f"{path} is not a file of generated samples: {what}; delete it to make it "
             "anew"
@@ -197,57 +209,65 @@ def open_samples(path: Path) -> h5py.File:
     return file
 
 
-def _part(parts: Path, span: tuple[int, int]) -> Path:
-    return parts / f"{span[0]:08d}-{span[1]:08d}.npz"
+def recipe_of(file: h5py.File) -> dict[str, Any]:
+    """The recipe that a file of generated samples was made by."""
+    try:
+        recipe: dict[str, Any] = json.loads(file.attrs["recipe"])
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{file.filename}: attribute 'recipe' is broken ({error}); delete the file "
+            "to make it anew"
+        ) from error
+    return recipe
 
 
-def _claim_parts(parts: Path, recipe: Mapping[str, Any]) -> None:
-    """Make the directory of the parts; parts of another recipe are removed."""
-    note = parts / "recipe.json"
-    text = json.dumps(dict(recipe), sort_keys=True)
-    if parts.exists() and not (note.exists() and note.read_text() == text):
-        shutil.rmtree(parts)
-    if not note.exists():
-        with atomic_path(note) as temporary:
-            temporary.write_text(text)
+def _hash(recipe: Mapping[str, Any]) -> str:
+    compared = {key: value for key, value in recipe.items() if key not in PROSE}
+    text = json.dumps(compared, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _write_part(parts: Path, first_seed: int, make: Make, span: tuple[int, int]) -> int:
-    """Compute the samples of a span and save them, in whichever process this is."""
-    seeds = range(first_seed + span[0], first_seed + span[1])
-    arrays = make(seeds)
+def _part(parts: Path, index: int) -> Path:
+    return parts / f"{index:08d}.npz"
+
+
+def _write_part(parts: Path, first_seed: int, make: Make, index: int) -> None:
+    """Compute one sample and save it, in whichever process this is."""
+    arrays = make([first_seed + index])
     for name, array in arrays.items():
-        if len(array) != len(seeds):
-            raise ValueError(f"{name} has {len(array)} samples instead of {len(seeds)}")
+        if len(array) != 1:
+            raise ValueError(f"{name} has {len(array)} samples instead of 1")
         if not np.isfinite(array).all():
             raise ValueError(
-                f"{name} of the seeds {seeds[0]} to {seeds[-1]} has values that are "
-                "not finite"
+                f"{name} of the seed {first_seed + index} has values that are not "
+                "finite"
             )
-    with atomic_path(_part(parts, span)) as temporary, temporary.open("wb") as file:
+    with atomic_path(_part(parts, index)) as temporary, temporary.open("wb") as file:
         np.savez(file, **dict(arrays))  # type: ignore[arg-type]
-    return len(seeds)
 
 
 def _join(
-    path: Path, recipe: Mapping[str, Any], parts: Path, spans: list[tuple[int, int]]
+    path: Path, recipe: Mapping[str, Any], parts: Path, indices: Sequence[int]
 ) -> None:
     """Write the file from what it held before and from the parts, one at a time."""
-    with atomic_path(path) as temporary:
-        if path.exists():
-            shutil.copyfile(path, temporary)
-        with h5py.File(temporary, "a" if path.exists() else "w") as file:
-            for span in spans:
-                _append(file, _part(parts, span), *span)
-            file.attrs["recipe"] = json.dumps(dict(recipe), sort_keys=True)
-            file.attrs["name"] = recipe["name"]
-            file.attrs["version"] = recipe["version"]
-            file.attrs["n_samples"] = spans[-1][1]
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
+    joined = parts / "joined.h5"
+    joined.unlink(missing_ok=True)
+    if path.exists():
+        count_samples(path, recipe)  # another run may have put another file there
+        shutil.copyfile(path, joined)
+    with h5py.File(joined, "a") as file:
+        for index in indices:
+            _append(file, _part(parts, index), index)
+        file.attrs["recipe"] = json.dumps(dict(recipe))
+        file.attrs["name"] = recipe["name"]
+        file.attrs["version"] = recipe["version"]
+        file.attrs["n_samples"] = indices[-1] + 1
+    with joined.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    os.replace(joined, path)
 
 
-def _append(file: h5py.File, part: Path, start: int, stop: int) -> None:
+def _append(file: h5py.File, part: Path, index: int) -> None:
     try:
         with np.load(part, allow_pickle=False) as arrays:
             for name in arrays.files:
@@ -257,11 +277,11 @@ def _append(file: h5py.File, part: Path, start: int, stop: int) -> None:
                         name,
                         data=array,
                         maxshape=(None, *array.shape[1:]),
-                        chunks=(1, *array.shape[1:]),
+                        chunks=array.shape,
                     )
                 else:
-                    file[name].resize(stop, axis=0)
-                    file[name][start:stop] = array
+                    file[name].resize(index + 1, axis=0)
+                    file[name][index] = array[0]
     except (EOFError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{part} is broken ({error}); delete it and start again"
