@@ -1,21 +1,24 @@
 # Every target makes the environment it needs in .venv; nothing to set up by hand.
 #   make demo PYTHON=python3.12     another interpreter (>= 3.10)
 #   make test ARGS="-k darcy -x"    options for the command behind a target
+#   make docs EXAMPLES=1            with the examples run, which takes minutes
 
 PYTHON ?= python3
 WORKERS ?= 2
+EXAMPLES ?= 0
 ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format benchmark clean
+.PHONY: help demo test lint format benchmark docs clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -38,9 +41,14 @@ format: $(STAMP) ## let ruff fix and format the code
 benchmark: $(STAMP) ## time and memory of one layer and of whole models
 	@$(BIN)/python -m benchmarks cost $(ARGS)
 
+docs: $(DOCS_STAMP) ## build the site into docs/_build/html, with warnings as errors
+	@EXAMPLES=$(EXAMPLES) $(ONE_THREAD) $(BIN)/python -m sphinx -q -W -n --keep-going \
+	    -d docs/_build/doctrees $(ARGS) docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 clean: ## remove the environment, caches and build products (keeps the Darcy cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
-	    .hypothesis docs/_build
+	    .hypothesis docs/_build docs/auto_examples docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The whole output of pip is kept in install.log; on the screen are the names only.
@@ -50,13 +58,23 @@ NAMES := awk '/^Collecting / { sub(/[^A-Za-z0-9_.-].*/, "", $$2); \
     /^Installing collected/ { printf "\ninstalling all of it ...\n"; fflush() } \
     /^ERROR/ { printf "\n%s\n", $$0 }'
 
+# Installs the package with one of its extras.
+define INSTALL
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+	    -c constraints.txt -e '.[$(1)]' 2>&1 | tee $(VENV)/install.log | $(NAMES) \
+	    || { tail -n 20 $(VENV)/install.log >&2; \
+	         echo "Installation failed; all of it is in $(VENV)/install.log" >&2; exit 1; }
+endef
+
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	    echo "Python 3.10 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (minutes, when PyTorch has to be fetched):"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-	    -c constraints.txt -e '.[dev]' 2>&1 | tee $(VENV)/install.log | $(NAMES) \
-	    || { tail -n 20 $(VENV)/install.log >&2; \
-	         echo "Installation failed; all of it is in $(VENV)/install.log" >&2; exit 1; }
+	$(call INSTALL,dev)
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "Adding Sphinx to $(VENV):"
+	$(call INSTALL,docs)
 	@touch $@

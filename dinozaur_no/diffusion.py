@@ -84,11 +84,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         the output has the dtype that ``SpectralConv`` gives.
     device, dtype : optional
         Where to create the parameters.
-    separable, factorization, rank, fixed_rank_modes, implementation, \
-    decomposition_kwargs, init_std, fft_norm, enforce_hermitian_symmetry
+    separable, factorization, rank, fixed_rank_modes, implementation
         Options of a dense multiplier, passed by every builder. They have no meaning
         here and are ignored: there is no weight tensor to factorise, to scale or to
         make symmetric.
+    decomposition_kwargs, init_std, fft_norm, enforce_hermitian_symmetry
+        The same.
 
     Attributes
     ----------

@@ -18,10 +18,10 @@ from .predictive import evaluating
 
 
 class MCDropout(NoisyOperator):
-    r"""A model whose dropout stays active at prediction [1]_, and noise.
+    r"""A model whose dropout stays active at prediction, and noise.
 
     Every draw is one forward pass in which the dropout modules drop and everything else
-    is in evaluation mode. Calling it calls the model, in whatever mode it is.
+    is in evaluation mode [1]_. Calling it calls the model, in whatever mode it is.
 
     Parameters
     ----------

@@ -17,10 +17,10 @@ from .predictive import evaluating
 
 
 class Ensemble(NoisyOperator):
-    r"""Models that were trained from different starts [1]_, and noise.
+    r"""Models that were trained from different starts, and noise.
 
-    Each member is one draw. Calling it gives the mean of the members, in whatever mode
-    they are; `sample` and `predict` evaluate them.
+    Each member is one draw [1]_. Calling it gives the mean of the members, in whatever
+    mode they are; `sample` and `predict` evaluate them.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def evaluate(
 
 
 def rl2(mean: Tensor, target: Tensor) -> Tensor:
-    """Relative error |u - mean| / |u| in the Euclidean norm."""
+    """Relative error ``|u - mean| / |u|`` in the Euclidean norm."""
     prediction, truth = check_same(mean=mean, target=target)
     check_finite(mean=prediction, target=truth)
     norm = exact(truth).norm(dim=1)
@@ -165,7 +165,7 @@ def observed_coverage(
     levels : Tensor
         Nominal levels (100,).
     observed : Tensor
-        Fractions (fields, 100) of points with |u - mean| <= z(level) std.
+        Fractions (fields, 100) of points with ``|u - mean| <= z(level) std``.
     """
     fields = check_same(mean=mean, std=std, target=target)
     levels = torch.linspace(0, 1, 100, dtype=torch.float64)

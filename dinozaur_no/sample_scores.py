@@ -16,7 +16,7 @@ CHUNK = 2**20
 def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
     """Continuous ranked probability score of draws.
 
-    E|X - u| - E|X - X'| / 2 at each point, averaged over the points of a field.
+    ``E|X - u| - E|X - X'| / 2`` at each point, averaged over the points of a field.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
         What was to be predicted, (b, *shape). With fewer than three axes, such as
         (points, c), it is one field.
     fair : bool, default True
-        Whether E|X - X'| is taken over pairs of different draws, which makes the score
+        Whether ``E|X - X'|`` is of pairs of different draws, which makes the score
         unbiased for any number of draws. Otherwise over all pairs, which is the score
         of the draws as they are.
 
@@ -61,7 +61,7 @@ def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
 def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
     """Energy score of draws: the ranked probability score of fields as a whole.
 
-    E|X - u| - E|X - X'| / 2 with the Euclidean norm over all points and channels of a
+    ``E|X - u| - E|X - X'| / 2`` with the norm over all points and channels of a
     field. Unlike scores of single points it sees how the points hang together.
 
     Parameters
@@ -96,9 +96,9 @@ def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
 def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tensor:
     """Variogram score of draws, which compares differences between points.
 
-    The sum over all pairs of points of (E|X_i - X_j|^p - |u_i - u_j|^p)^2. Its time
-    grows with the square of the number of points; for large fields pass some of their
-    points only, such as ``samples[..., ::4, ::4]``.
+    The sum over all pairs of points of ``(E|X_i - X_j|^p - |u_i - u_j|^p)^2``. Its
+    time grows with the square of the number of points; for large fields pass some of
+    their points only, such as ``samples[..., ::4, ::4]``.
 
     Parameters
     ----------

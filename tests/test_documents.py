@@ -10,23 +10,30 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
 # A block with an ellipsis, alone on its line or in a call, shows a part of a script.
 PARTIAL = re.compile(r"^\.\.\.$|\(\.\.\.", re.MULTILINE)
+# A block, and what it prints if that is shown right below it.
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
 
 
 def blocks(page):
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run_one_after_the_other(page, capsys):
     namespace = {"__name__": "__main__"}
-    for number, block in enumerate(blocks(page), 1):
+    for number, (block, output) in enumerate(blocks(page), 1):
         code = compile(block, f"{page.name}, block {number}", "exec")
-        if not PARTIAL.search(block):
-            exec(code, namespace)
+        if PARTIAL.search(block):
+            continue
+        exec(code, namespace)
+        printed = capsys.readouterr().out
+        if output:
+            assert printed == output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_in_parts_exist(page):
-    for block in filter(PARTIAL.search, blocks(page)):
+    for block, _ in blocks(page):
         for line in re.findall(r"^from dinozaur_no.*import .*$", block, re.M):
-            exec(line, {})
+            if PARTIAL.search(block):
+                exec(line, {})
