@@ -17,7 +17,7 @@ from sphinx.util.nodes import make_refnode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT))  # also for the examples that use benchmarks
+sys.path[:0] = [str(ROOT), str(HERE)]  # the examples use benchmarks
 
 import dinozaur_no  # noqa: E402
 from dinozaur_no import graph, metrics, plots  # noqa: E402
@@ -77,7 +77,8 @@ nitpick_ignore_regex = [
     (
         "py:.*",
         r"FNO|TFNO|GINO|FNOGNO|UNO|GNOBlock|SpectralConv|Trainer|IntegralTransform|"
-        r"NeighborSearch|LinearChannelMLP|UnitGaussianNormalizer|DataLoader",
+        r"NeighborSearch|LinearChannelMLP|UnitGaussianNormalizer|DataLoader|"
+        r"from_checkpoint",
     ),
     ("py:.*", r"(torch|nn|neuralop|matplotlib|functools)\..*"),
     ("py:.*", r"dinozaur_no\.segment_sum\.SegmentSum"),  # not public
@@ -101,7 +102,7 @@ def _stage_examples() -> None:
     scripts = sorted((ROOT / "examples").glob("plot_*.py"))
     for script in scripts:
         shutil.copy2(script, _staged)
-    header = (HERE / "gallery_header.txt").read_text(encoding="utf-8")
+    header = (ROOT / "examples/README.rst").read_text(encoding="utf-8")
     if not run_examples and not all(map(_was_run, scripts)):
         header += (
             "\n.. note::\n\n   This site was built without running all scripts, so "
@@ -116,6 +117,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(_staged),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"plot_",
+    "within_subsection_order": "gallery_order.LearningOrder",
     "plot_gallery": run_examples,
     "default_thumb_file": str(HERE / "_static/heat_thumb.png"),
     "download_all_examples": False,
