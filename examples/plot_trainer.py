@@ -3,7 +3,7 @@ Training with neuraloperator's Trainer, and twice the resolution
 ================================================================
 
 A model with diffusion layers is one of neuraloperator's models: its `Trainer` trains
-it and writes checkpoints, `from_checkpoint` brings it back. The restored model then
+it and writes checkpoints, ``from_checkpoint`` brings it back. The restored model then
 predicts on a grid that is twice as fine as that of its training, without ever having
 seen such a field.
 
