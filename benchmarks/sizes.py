@@ -36,6 +36,8 @@ class Size:
         How many of the Bayesian ones are without spread, a start for the others.
     batch : int
         Samples per step, of all processes together.
+    faster : float
+        What the paper's learning rates are multiplied by, for all models alike.
     draws : int
         Draws of a prediction with uncertainty.
     radius : float
@@ -60,6 +62,7 @@ class Size:
     bayesian_epochs: int = 200
     warm_epochs: int = 0
     batch: int = 16
+    faster: float = 1.0
     draws: int = 100
     radius: float = 0.0
     low_rank: float = 1e-4
@@ -142,6 +145,7 @@ SMALL_CAR = replace(
     epochs=20,
     bayesian_epochs=20,
     warm_epochs=15,
+    faster=3.0,  # for few steps, see docs/benchmarks.md
     draws=20,
     radius=0.05,  # enough for some neighbours of every vertex
     low_rank=2e-3,
