@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> None:
     ]
     print(tables.markdown_table(rows, COLUMNS))
     print(
-        "\nSuffixes: _g gradient features, _d dropout, _l Laplace, _b Bayesian. A "
+        "\nSuffixes: _g gradient features, _d dropout, _l Laplace, _b Bayesian (its "
+        "posterior is not counted). A "
         "complex parameter counts as one, as in the paper."
     )
 

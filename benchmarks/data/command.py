@@ -128,14 +128,16 @@ def _make(
         workers=args.workers,
     )
     seconds = time.perf_counter() - start
-    print(f"{path}: {count_samples(path)} samples ({seconds:.1f} s)")
+    held = count_samples(path)
+    more = f" of {held} in the file" if held > n_samples else ""
+    print(f"{path}: {n_samples} samples{more} ({seconds:.1f} s)")
     with open_samples(path) as file:
         for name, array in file.items():
             print(f"  {name:<12}{array.dtype!s:<9}{array.shape[1:]}")
         recipe = recipe_of(file)
     if "limits" in recipe:
         print(f"limits: {recipe['limits']}")
-    return StoredSamples(path), recipe
+    return StoredSamples(path, n_samples), recipe
 
 
 def _read(args: argparse.Namespace, data: DataSet) -> tuple[Source, dict[str, Any]]:
