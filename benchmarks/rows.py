@@ -25,7 +25,7 @@ Method = Literal["none", "dropout", "laplace", "bayesian"]
 DATASETS = {
     "darcy": "Darcy flow",
     "navier_stokes": "Navier-Stokes",
-    "car": "ShapeNet car",
+    "car": "Cars (ShapeNet in the paper)",
     "ahmed": "Ahmed bodies",
 }
 MESHES = ("car", "ahmed")
