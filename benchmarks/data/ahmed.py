@@ -4,17 +4,12 @@ Limits: see `benchmarks.data.bodies.LIMITS`. The wake behind the slant, for whic
 body is known, is what potential flow leaves out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.data.bodies import (
-    PANEL_CELLS,
-    Family,
-    body_recipe,
-    body_samples,
-)
+from benchmarks.data.bodies import Family, body_recipe, body_samples
 from benchmarks.data.meshes import (
     CELLS,
     Array,
@@ -143,24 +138,11 @@ AHMED = Family(
     ),
     speed=None,
     radius=0.035,
+    constants={"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH},
     sampling=f"consecutive Latin hypercubes of {BLOCK} seeds",
 )
 
 
-def make_samples(
-    seeds: Sequence[int],
-    *,
-    grid: int = 64,
-    cells: Cells = CELLS,
-    panel_cells: Cells = PANEL_CELLS,
-) -> dict[str, NDArray[np.generic]]:
-    """Compute the bodies of some seeds; see `benchmarks.data.bodies.body_samples`."""
-    return body_samples(AHMED, seeds, grid=grid, cells=cells, panel_cells=panel_cells)
-
-
-def recipe(
-    *, grid: int = 64, cells: Cells = CELLS, panel_cells: Cells = PANEL_CELLS
-) -> dict[str, object]:
-    """Everything the numbers depend on besides the seeds, as JSON can hold it."""
-    settings = body_recipe(AHMED, grid=grid, cells=cells, panel_cells=panel_cells)
-    return settings | {"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH}
+#: See `benchmarks.data.bodies.body_samples` and `body_recipe`.
+make_samples = partial(body_samples, AHMED)
+recipe = partial(body_recipe, AHMED)

@@ -6,7 +6,7 @@ grid. It depends on its seed and the settings only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,8 @@ class Family:
         Speed of the wind in m/s; without it, it is the parameter ``speed``.
     radius : float
         In which a vertex has neighbours on the grid, in the unit cube.
+    constants : mapping
+        Numbers that all shapes share and that belong to the recipe.
     sampling : str
         How parameters are drawn, in words.
     """
@@ -70,6 +72,7 @@ class Family:
     speed: float | None
     radius: float
     sampling: str
+    constants: Mapping[str, float] = field(default_factory=dict)
 
 
 def body_samples(
@@ -162,6 +165,7 @@ def body_recipe(
         "speed": "a parameter" if family.speed is None else family.speed,
         "density": DENSITY,
         "limits": LIMITS,
+        **family.constants,
     }
 
 

@@ -3,17 +3,12 @@
 Limits: see `benchmarks.data.bodies.LIMITS`. The cars are no models of real ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.data.bodies import (
-    PANEL_CELLS,
-    Family,
-    body_recipe,
-    body_samples,
-)
+from benchmarks.data.bodies import Family, body_recipe, body_samples
 from benchmarks.data.meshes import (
     CELLS,
     Array,
@@ -117,19 +112,6 @@ CAR = Family(
 )
 
 
-def make_samples(
-    seeds: Sequence[int],
-    *,
-    grid: int = 64,
-    cells: Cells = CELLS,
-    panel_cells: Cells = PANEL_CELLS,
-) -> dict[str, NDArray[np.generic]]:
-    """Compute the cars of some seeds; see `benchmarks.data.bodies.body_samples`."""
-    return body_samples(CAR, seeds, grid=grid, cells=cells, panel_cells=panel_cells)
-
-
-def recipe(
-    *, grid: int = 64, cells: Cells = CELLS, panel_cells: Cells = PANEL_CELLS
-) -> dict[str, object]:
-    """Everything the numbers depend on besides the seeds, as JSON can hold it."""
-    return body_recipe(CAR, grid=grid, cells=cells, panel_cells=panel_cells)
+#: See `benchmarks.data.bodies.body_samples` and `body_recipe`.
+make_samples = partial(body_samples, CAR)
+recipe = partial(body_recipe, CAR)
