@@ -13,7 +13,7 @@ from solids import sphere
 from benchmarks.data import ahmed, car
 from benchmarks.data.bodies import LIMITS, surface_pressure
 from benchmarks.data.items import ahmed_item, car_item, grid_neighbors
-from benchmarks.data.meshes import check_mesh
+from benchmarks.data.meshes import FINE_CELLS, check_mesh
 from benchmarks.data.signed_distance import grid_points, signed_distance
 
 MODULES = [car, ahmed]
@@ -238,3 +238,20 @@ def test_item_refuses_what_is_no_sample():
         ahmed_item(first(samples))
     with pytest.raises(ValueError, match="lower and a higher corner"):
         grid_points(((0, 0, 0), (1, 0, 1)), 4)
+
+
+def test_pressure_of_a_fine_surface_is_that_of_the_same_flow():
+    settings = {"panel_cells": (12, 4, 4)}
+    coarse, _, expected = surface_pressure(ahmed.AHMED, ahmed.NOMINAL, **settings)
+    fine, triangles, cp = surface_pressure(
+        ahmed.AHMED, ahmed.NOMINAL, cells=FINE_CELLS, **settings
+    )
+    assert len(fine) >= 90_000
+    check_mesh(fine, triangles)
+    assert np.isfinite(cp).all()
+    # Vertices that both have, where the interpolation differs by their normals only.
+    distance, same = cKDTree(fine).query(coarse)
+    shared = distance < 1e-9
+    assert shared.mean() > 0.9
+    error = cp[same[shared]] - expected[shared]
+    assert np.sqrt(np.mean(error**2)) < 0.05 * expected.std()
