@@ -18,6 +18,7 @@ COMMANDS = {
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
     "ablation": "train with other widths, depths and modes",
+    "trials": "train DINOZAUR on cars with one setting changed",
     "figure": "draw a figure of the paper from results and trained models",
     "list": "the rows of the paper's tables, with numbers of parameters",
     "train": "train one row of the paper's tables",

@@ -149,13 +149,9 @@ def convolution(row: Row) -> dict[str, Any]:
     if row.base == "separable":
         return {"separable": True}
     if row.base.startswith("dinozaur"):
-        features = row.base == "dinozaur"
-        layer = DiffusionSpectralConv
-        return {
-            "conv_module": layer
-            if features
-            else layer.configure(gradient_features=False)
-        }
+        features, times = row.base == "dinozaur", row.size.time_init
+        layer = DiffusionSpectralConv.configure
+        return {"conv_module": layer(gradient_features=features, time_init=times)}
     options: dict[str, Any] = {}
     if row.base.endswith("_g"):
         options["conv_module"] = GradientSpectralConv
@@ -169,7 +165,9 @@ def convolution(row: Row) -> dict[str, Any]:
 def bayesian_layer(row: Row) -> Any:
     """The paper's start of the posterior, or none yet if there is a warm start."""
     if row.size.warm_epochs:
-        return BayesianDiffusionConv.configure(scale_init=NO_SPREAD)
+        return BayesianDiffusionConv.configure(
+            scale_init=NO_SPREAD, time_init=row.size.time_init
+        )
     return BayesianDiffusionConv.configure(scale_init=0.5, time_init=math.exp(-5))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from schedulefree import AdamWScheduleFree
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.rows import WEIGHT_DECAY, Schedule
 
@@ -78,7 +78,24 @@ def make_optimiser(
     return optimiser, one_cycle
 
 
-def plain_groups(parameters: Iterable[Tensor], rate: float) -> Groups:
-    """One group with the paper's weight decay, of what is trained."""
-    wanted = [parameter for parameter in parameters if parameter.requires_grad]
-    return [{"params": wanted, "lr": rate, "weight_decay": WEIGHT_DECAY}]
+def plain_groups(model: nn.Module, rate: float, time_rate: float = 1.0) -> Groups:
+    """What is trained, with the paper's weight decay; times apart if they differ.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Whose parameters are trained, unless they are fixed.
+    rate : float
+        Learning rate.
+    time_rate : float, default 1.0
+        What it is multiplied by for diffusion times.
+    """
+    wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    times = [name for name in wanted if time_rate != 1 and name.endswith("raw_time")]
+    apart = [wanted.pop(name) for name in times]
+    groups = [(list(wanted.values()), rate), (apart, time_rate * rate)]
+    return [
+        {"params": parameters, "lr": own, "weight_decay": WEIGHT_DECAY}
+        for parameters, own in groups
+        if parameters
+    ]

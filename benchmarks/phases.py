@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +55,11 @@ def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
             if warm:
                 eye = torch.eye(layer.in_channels, device=layer.raw_time.device)
                 layer.posterior_scale_tril = WARM_SCALE * eye
+                if row.size.own_prior:
+                    times = layer.raw_time.detach()
+                    layer.set_prior(times.mean().item(), times.std().item())
     if not phase.variational:
-        return plain_groups(model.parameters(), row.rate)
+        return plain_groups(model, row.rate, row.size.time_rate)
     rates = (row.rate / 3, 10 * row.rate) if warm else (row.rate, row.rate)
     return parameter_groups(
         *(model, rates[0]), variational_lr=rates[1], weight_decay=WEIGHT_DECAY
@@ -72,11 +74,9 @@ def loss_of(phase: Phase, row: Row, model: nn.Module, num_data: int) -> Loss:
         raise TypeError(
             f"model must be a VariationalOperator, got {type(model).__name__}"
         )
-    # The paper adds the whole divergence to each field. In few steps from a trained
-    # start that would pull the times back to the prior.
-    beta: Any = 1.0 if row.size.warm_epochs else "paper"
 
     def loss(output: Tensor, target: Tensor) -> Tensor:
+        beta = row.size.divergence
         return model.loss(output, target, num_data=num_data, beta=beta)
 
     return loss

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.data.meshes import FINE_CELLS
 
 #: What the ablation varies, one at a time; the others are as in its preset "base".
 ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
 VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
-PRESETS = ("paper", "cpu", "quick", *VARIED)
+#: Changes of the preset "cpu" on cars, to find out what its results depend on: each
+#: with the model that is trained with it.
+TRIALS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "times-faster": ("dinozaur", {"time_rate": 10.0}),
+    "times-shorter": ("dinozaur", {"time_init": (1e-5, 1e-2)}),
+    "rate-lower": ("dinozaur", {"faster": 1.0}),
+    "divergence-whole": ("dinozaur_b", {"divergence": "paper"}),
+    "prior-proposed": ("dinozaur_b", {"divergence": "paper", "own_prior": True}),
+    "posterior-longer": ("dinozaur_b", {"warm_epochs": 20}),
+}
+PRESETS = ("paper", "cpu", "quick", *VARIED, *TRIALS)
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,16 @@ class Size:
         Samples per step, of all processes together.
     faster : float
         What the paper's learning rates are multiplied by, for all models alike.
+    time_rate : float
+        What the rate of the diffusion times is multiplied by, besides.
+    time_init : tuple of float
+        First diffusion times.
+    divergence : float or "paper"
+        Weight of the divergence of a posterior, ``beta`` of its loss. The paper adds
+        the whole divergence to each field. In few steps from a trained start that
+        would pull the times back to the prior, so small sizes have 1, the bound.
+    own_prior : bool
+        Whether the prior is made of the times that a posterior starts from.
     draws : int
         Draws of a prediction with uncertainty.
     radius : float
@@ -63,6 +83,10 @@ class Size:
     warm_epochs: int = 0
     batch: int = 16
     faster: float = 1.0
+    time_rate: float = 1.0
+    time_init: tuple[float, float] = (1e-4, 1e-1)
+    divergence: float | Literal["paper"] = "paper"
+    own_prior: bool = False
     draws: int = 100
     radius: float = 0.0
     low_rank: float = 1e-4
@@ -118,6 +142,7 @@ SMALL_DARCY = replace(
     epochs=24,
     bayesian_epochs=24,
     warm_epochs=18,
+    divergence=1.0,
     batch=8,
     draws=50,
 )
@@ -142,9 +167,10 @@ SMALL_CAR = replace(
     padded=(28, 28, 28),
     width=16,
     modes=(8, 8, 8),
-    epochs=20,
-    bayesian_epochs=20,
-    warm_epochs=15,
+    epochs=40,
+    bayesian_epochs=40,
+    warm_epochs=30,
+    divergence=1.0,
     faster=3.0,  # for few steps, see docs/benchmarks.md
     draws=20,
     radius=0.05,  # enough for some neighbours of every vertex
@@ -164,6 +190,7 @@ TINY_DARCY = replace(
     epochs=6,
     bayesian_epochs=6,
     warm_epochs=3,
+    divergence=1.0,
     batch=4,
     draws=3,
 )
@@ -224,5 +251,9 @@ SIZES: dict[tuple[str, str], Size] = {
         ("darcy", f"{axis}-{value}"): _varied(axis, value)
         for axis, values in ABLATION.items()
         for value in values
+    },
+    **{
+        ("car", name): replace(SMALL_CAR, **changes)
+        for name, (_, changes) in TRIALS.items()
     },
 }

@@ -1,0 +1,37 @@
+"""Train DINOZAUR on cars with one setting changed: what do its results depend on?
+
+Results are lines of ``runs.csv`` like those of the tables, with presets such as
+``times-faster``. ``python -m benchmarks table trials`` shows them.
+"""
+
+import argparse
+
+from benchmarks.campaign import work_off
+from benchmarks.rows import find_row
+from benchmarks.sizes import TRIALS
+from benchmarks.train import add_common, check_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks trials``."""
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(TRIALS)} (all)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--dry-run", action="store_true", help="only say what is left")
+    add_common(parser, preset=False)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train what has no results yet; several processes may share the work."""
+    check_options(args)
+    unknown = set(args.names) - set(TRIALS)
+    if unknown:
+        raise ValueError(
+            f"unknown trial (={', '.join(sorted(unknown))}): there are "
+            f"{', '.join(TRIALS)}"
+        )
+    jobs = [
+        (find_row("car", TRIALS[name][0], "quick" if args.quick else name), seed)
+        for seed in args.seeds
+        for name in args.names or TRIALS
+    ]
+    work_off(list(dict.fromkeys(jobs)), args)
