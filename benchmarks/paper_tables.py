@@ -2,7 +2,7 @@
 
 Table 1 has the relative errors of deterministic models, table 2 the quality of
 uncertainty. Every number of ours comes from ``runs.csv``, the paper's from
-``paper_numbers``.
+``paper_numbers``. A third one, of trials with one setting changed, is not the paper's.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from benchmarks import records, tables
 from benchmarks.paper_numbers import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.records import Record
 from benchmarks.rows import DATASETS, Row, models_of, table_models
+from benchmarks.sizes import TRIALS
 from benchmarks.table_formats import FORMATS, Block, Cell, show
 
 PAGE = records.ROOT / "docs" / "benchmarks.md"
@@ -57,7 +58,11 @@ MEASURES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks table``."""
-    parser.add_argument("number", type=int, choices=[1, 2], help="of the paper's table")
+    parser.add_argument(
+        "name",
+        choices=["1", "2", "trials"],
+        help="number of the paper's table, or that of one setting changed on cars",
+    )
     parser.add_argument(
         "--preset", choices=["paper", "cpu"], default="cpu", help="of the runs (cpu)"
     )
@@ -84,24 +89,29 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{path} does not exist; python -m benchmarks train makes it")
     found = records.read(path)
     preset = "quick" if args.quick else args.preset
-    print(make_table(args.number, found, preset, args.format))
+    print(make_table(args.name, found, preset, args.format))
     if args.update_docs:
-        text = make_table(args.number, found, preset, "markdown")
-        tables.replace_between_markers(PAGE, marker(args.number, preset), text)
+        text = make_table(args.name, found, preset, "markdown")
+        tables.replace_between_markers(PAGE, marker(args.name, preset), text)
 
 
-def marker(number: int, preset: str) -> str:
+def marker(name: str, preset: str) -> str:
     """Between which markers a table stands on the page."""
-    return f"table-{number}-{preset}"
+    return f"table-{name}-{preset}"
 
 
-def make_table(number: int, found: list[Record], preset: str, style: str) -> str:
+def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """A table as text; a sentence if there is no result for it."""
-    own = [record for record in found if record["preset"] == preset]
-    make = deterministic if number == 1 else uncertain
-    blocks = [block for dataset in DATASETS if (block := make(dataset, own))]
-    if not blocks:
+    if name == "trials":
+        models = dict.fromkeys(trial.model for trial in TRIALS.values())
+        blocks = [block for model in models if (block := tried(model, found))]
+        command = "python -m benchmarks trials"
+    else:
+        own = [record for record in found if record["preset"] == preset]
+        make = deterministic if name == "1" else uncertain
+        blocks = [block for dataset in DATASETS if (block := make(dataset, own))]
         command = f"python -m benchmarks campaign --preset {preset}"
+    if not blocks:
         return f"No results yet: `{command}` makes them."
     return show(blocks, style)
 
@@ -155,6 +165,30 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
         for line, *more in zip(lines, *cells, strict=True):
             line.extend(more)
     return Block(DATASETS[dataset], columns, lines, note(own))
+
+
+def tried(model: str, found: list[Record]) -> Block | None:
+    """Trials of a model on cars, below the results of the preset that they change."""
+    texts = {name: trial.text for name, trial in TRIALS.items() if trial.model == model}
+    texts = {"cpu": "as in the tables", **texts}
+    noise, keys = ("none", ["rl2"])
+    if Row("car", model).method != "none":
+        noise, keys = ("fitted", list(MEASURES))
+    groups = {}
+    for preset in texts:
+        own = [record for record in found if record["preset"] == preset]
+        if group := select(own, "car", model, noise):
+            groups[preset] = group
+    if not set(groups) - {"cpu"}:
+        return None
+    cells = [column(list(groups.values()), key, MEASURES[key]) for key in keys]
+    lines = [
+        [Cell(texts[preset]), *line]
+        for preset, *line in zip(groups, *cells, strict=True)
+    ]
+    columns = ["Setting", *(MEASURES[key].title for key in keys)]
+    title = f"{name_of(model)} on cars"
+    return Block(title, columns, lines, note(list(groups.values())))
 
 
 def select(found: list[Record], dataset: str, model: str, noise: str) -> list[Record]:

@@ -9,15 +9,47 @@ from benchmarks.data.meshes import FINE_CELLS
 #: What the ablation varies, one at a time; the others are as in its preset "base".
 ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
 VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
-#: Changes of the preset "cpu" on cars, to find out what its results depend on: each
-#: with the model that is trained with it.
-TRIALS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "times-faster": ("dinozaur", {"time_rate": 10.0}),
-    "times-shorter": ("dinozaur", {"time_init": (1e-5, 1e-2)}),
-    "rate-lower": ("dinozaur", {"faster": 1.0}),
-    "divergence-whole": ("dinozaur_b", {"divergence": "paper"}),
-    "prior-proposed": ("dinozaur_b", {"divergence": "paper", "own_prior": True}),
-    "posterior-longer": ("dinozaur_b", {"warm_epochs": 20}),
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change of the preset "cpu" on cars.
+
+    Attributes
+    ----------
+    model : str
+        What is trained with it.
+    text : str
+        What is changed, in words.
+    changes : mapping
+        Fields of the size.
+    """
+
+    model: str
+    text: str
+    changes: Mapping[str, Any]
+
+
+#: To find out what the results on cars depend on.
+TRIALS = {
+    "times-faster": Trial(
+        "dinozaur", "times learn 10 times as fast", {"time_rate": 10.0}
+    ),
+    "times-shorter": Trial(
+        "dinozaur", "first times 10 times as short", {"time_init": (1e-5, 1e-2)}
+    ),
+    "rate-lower": Trial("dinozaur", "the paper's learning rate", {"faster": 1.0}),
+    "divergence-whole": Trial(
+        "dinozaur_b", "the paper's weight of the divergence", {"divergence": "paper"}
+    ),
+    "prior-proposed": Trial(
+        "dinozaur_b",
+        "the same, with a prior from the trained times",
+        {"divergence": "paper", "own_prior": True},
+    ),
+    "posterior-longer": Trial(
+        "dinozaur_b", "half of the epochs with spread", {"warm_epochs": 20}
+    ),
 }
 PRESETS = ("paper", "cpu", "quick", *VARIED, *TRIALS)
 
@@ -253,7 +285,7 @@ SIZES: dict[tuple[str, str], Size] = {
         for value in values
     },
     **{
-        ("car", name): replace(SMALL_CAR, **changes)
-        for name, (_, changes) in TRIALS.items()
+        ("car", name): replace(SMALL_CAR, **trial.changes)
+        for name, trial in TRIALS.items()
     },
 }

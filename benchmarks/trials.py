@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
             f"{', '.join(TRIALS)}"
         )
     jobs = [
-        (find_row("car", TRIALS[name][0], "quick" if args.quick else name), seed)
+        (find_row("car", TRIALS[name].model, "quick" if args.quick else name), seed)
         for seed in args.seeds
         for name in args.names or TRIALS
     ]
