@@ -211,6 +211,8 @@ SMALL_CAR = replace(
     kernel=(32, 16, 16),
 )
 
+SMALL_AHMED = replace(SMALL_CAR, epochs=24, bayesian_epochs=24, warm_epochs=18)
+
 TINY_DARCY = replace(
     DARCY,
     n_train=10,
@@ -274,7 +276,7 @@ SIZES: dict[tuple[str, str], Size] = {
     ("darcy", "cpu"): SMALL_DARCY,
     ("navier_stokes", "cpu"): SMALL_NAVIER_STOKES,
     ("car", "cpu"): SMALL_CAR,
-    ("ahmed", "cpu"): SMALL_CAR,
+    ("ahmed", "cpu"): SMALL_AHMED,
     ("darcy", "quick"): TINY_DARCY,
     ("navier_stokes", "quick"): TINY_NAVIER_STOKES,
     ("car", "quick"): TINY_CAR,
