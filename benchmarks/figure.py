@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks import checkpoints, records, tables
-from benchmarks.cost_plots import COLOURS, NAMES
 from benchmarks.data.car import CAR
 from benchmarks.files import atomic_path
 from benchmarks.operators import build
@@ -32,6 +30,13 @@ from dinozaur_no.plots import (
 ROOT = Path(__file__).parent
 STATIC = ROOT.parent / "docs" / "_static"
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
+COMPARED = {
+    "fno": ("FNO", "#8c8c8c"),
+    "tfno_0.4": ("TFNO, rank 0.4", "#b8b8b8"),
+    "tfno_1e-5": ("TFNO, rank 1e-5", "#d0d0d0"),
+    "dinozaur_no-g": ("DINOZAUR no-g", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
+}
 SHOWN = 0  # number of the test sample in the figure of a body
 
 
@@ -100,26 +105,29 @@ def ablation(args: argparse.Namespace) -> Figure:
 
 
 def efficiency(args: argparse.Namespace) -> Figure:
-    """Memory (c) and time (d) of a training step on synthetic fields of 64^3 points."""
-    path = ROOT / "results" / "cost_models.csv"
-    rows = [row for row in tables.read_csv(path) if row["case"] == "synthetic"]
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
+    """Peak memory (c) and time (d) of whole models on synthetic fields."""
+    path = (args.runs or ROOT / "results") / "efficiency.csv"
+    if not path.exists():
+        raise ValueError(
+            f"{path} does not exist; python -m benchmarks efficiency makes it"
+        )
+    rows = tables.read_csv(path)
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
     for ax, column, unit, label in (
-        (axes[0], "saved_mb", 1e-3, "memory kept for backward [GB]"),
-        (axes[1], "forward_backward_ms", 1e-3, "training step [s]"),
+        (axes[0], "peak_mb", 1e-3, "peak memory [GB]"),
+        (axes[1], "train_s", 1.0, "training step [s]"),
+        (axes[2], "predict_s", 1.0, "prediction [s]"),
     ):
-        _bars(ax, {r["layer"]: unit * float(r[column]) for r in rows}, label)
+        names, colours = zip(*(COMPARED[row["model"]] for row in rows), strict=True)
+        values = [unit * float(row[column]) for row in rows]
+        bars = ax.barh(names, values, color=colours)
+        ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        ax.set_xlabel(label)
+        ax.margins(x=0.2)
+        ax.spines[["top", "right"]].set_visible(False)
     axes[0].invert_yaxis()
     return figure
-
-
-def _bars(ax: Axes, values: dict[str, float], label: str) -> None:
-    names = [NAMES[layer] for layer in values]
-    bars = ax.barh(names, list(values.values()), color=[COLOURS[v] for v in values])
-    ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-    ax.set_xlabel(label)
-    ax.margins(x=0.15)
 
 
 def trained(args: argparse.Namespace, dataset: str, model: str) -> tuple[Row, Any]:

@@ -6,6 +6,13 @@ import pytest
 from benchmarks import records
 from benchmarks.__main__ import main
 from benchmarks.data.car import car_mesh, draw_parameters
+from benchmarks.efficiency import (
+    IN_CHANNELS,
+    LAYERS,
+    OUT_CHANNELS,
+    SETTINGS,
+    in_own_process,
+)
 from benchmarks.figure import roof
 from benchmarks.operators import count_parameters
 from benchmarks.rows import Row
@@ -61,9 +68,33 @@ def test_ablation_is_drawn_from_the_results(trained, tmp_path, capsys):
     assert is_png(path)
 
 
-def test_efficiency_is_drawn_from_the_results(tmp_path):
-    assert main(["figure", "efficiency", "--out", str(tmp_path / "a.png")]) == 0
+def test_efficiency_is_measured_and_drawn(tmp_path, capsys):
+    draw = ["figure", "efficiency", "--runs", str(tmp_path)]
+    draw += ["--out", str(tmp_path / "a.png")]
+    assert main(draw) == 2
+    assert "python -m benchmarks efficiency makes it" in capsys.readouterr().err
+    words = ["efficiency", "--quick", "--rounds", "1", "--threads", "1"]
+    words += ["--out", str(tmp_path)]
+    assert main([*words, "--models", "dinozaur"]) == 2
+    assert "must have fno" in capsys.readouterr().err
+    assert main([*words, "--models", "fno", "dinozaur"]) == 0
+    fno, dinozaur = read_csv(tmp_path / "efficiency.csv")
+    assert (fno["model"], fno["ratio_train"]) == ("fno", "1.000")
+    assert int(dinozaur["parameters"]) < int(fno["parameters"])
+    assert float(dinozaur["train_s"]) > 0
+    assert main(draw) == 0
     assert is_png(tmp_path / "a.png")
+
+
+def test_a_process_that_dies_has_no_result():
+    with pytest.raises(ValueError, match="fno ended without a result"):
+        in_own_process("fno", "quick", "nonsense", 1, 1)
+
+
+def test_setting_of_the_paper():
+    setting = SETTINGS["paper"]
+    assert (setting.points, setting.modes, setting.width) == (64, 32, 128)
+    assert (IN_CHANNELS, OUT_CHANNELS, LAYERS) == (5, 7, 4)
 
 
 def test_quick_ablation_trains_both_models(tmp_path, capsys):
