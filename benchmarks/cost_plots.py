@@ -60,7 +60,7 @@ def plot_cost(path: Path, rows: Sequence[Row], what: str) -> None:
                     text.set_bbox({"color": "white", "alpha": 0.85, "pad": 0.6})
                     text.set_zorder(3)
         ax.axhline(1, color="#555555", linewidth=0.8, linestyle=":")
-        ax.set_xticks(range(len(cases)), [c.replace("_", "-") for c in cases])
+        ax.set_xticks(range(len(cases)), [c.replace("_", "\n") for c in cases])
         ax.set_title(f"{title} (upstream dense = 1)", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     handles, labels_of_bars = axes[0].get_legend_handles_labels()

@@ -39,6 +39,20 @@ def test_committed_results_cover_all_cases_and_layers():
     }
 
 
+def test_results_of_other_cases_are_kept(tmp_path, monkeypatch):
+    committed = tables.read_csv(cost.RESULTS / "cost.csv")
+    tables.write_csv(tmp_path / "cost.csv", committed)
+    old = {row["layer"]: row for row in committed if row["case"] == "darcy"}
+    new = [{**row, "forward_ms": "1234.5"} for row in old.values()]
+    monkeypatch.setattr(cost, "measure_layer", lambda *words: new)
+    words = ["cost", "--what", "layers", "--cases", "darcy", "--out", str(tmp_path)]
+    assert main(words) == 0
+    found = tables.read_csv(tmp_path / "cost.csv")
+    assert [row["case"] for row in found] == [row["case"] for row in committed]
+    changed = [row for row in found if row not in committed]
+    assert changed == new
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

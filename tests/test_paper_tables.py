@@ -2,9 +2,11 @@
 
 import pytest
 
-from benchmarks import paper_tables, records
+from benchmarks import efficiency, paper_tables, records
 from benchmarks.__main__ import main
+from benchmarks.cost import RESULTS
 from benchmarks.table_formats import Block, Cell, show
+from benchmarks.tables import read_csv
 
 
 def record(dataset, model, seed, noise="none", **values):
@@ -97,6 +99,15 @@ def test_docs_show_the_committed_results(number, preset):
     shown = page.partition(f"<!-- {name}:start -->\n")[2]
     text = paper_tables.make_table(number, found, preset, "markdown")
     assert shown.partition(f"\n<!-- {name}:end -->")[0] == text
+
+
+def test_docs_show_the_committed_efficiency():
+    rows = read_csv(RESULTS / "efficiency.csv")
+    page = efficiency.PAGE.read_text(encoding="utf-8")
+    shown = page.partition("<!-- efficiency:start -->\n")[2]
+    assert shown.partition("\n<!-- efficiency:end -->")[0] == efficiency.show(rows)
+    assert [row["model"] for row in rows] == list(efficiency.MODELS)
+    assert {row["preset"] for row in rows} == {"cpu"}
 
 
 def test_small_numbers_keep_their_digits():
