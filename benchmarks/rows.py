@@ -108,7 +108,7 @@ class Row:
     def schedule(self) -> Schedule:
         """AdamW with one cycle, or Schedule-Free."""
         free = (self.dataset, self.base) in SCHEDULE_FREE
-        return "schedule-free" if free else "one-cycle"
+        return self.size.schedule or ("schedule-free" if free else "one-cycle")
 
     @property
     def epochs(self) -> int:

@@ -38,7 +38,9 @@ TRIALS = {
     "times-shorter": Trial(
         "dinozaur", "first times 10 times as short", {"time_init": (1e-5, 1e-2)}
     ),
-    "rate-lower": Trial("dinozaur", "the paper's learning rate", {"faster": 1.0}),
+    "schedule-free": Trial(
+        "dinozaur", "Schedule-Free, as GINO has it", {"schedule": "schedule-free"}
+    ),
     "divergence-whole": Trial(
         "dinozaur_b", "the paper's weight of the divergence", {"divergence": "paper"}
     ),
@@ -80,6 +82,8 @@ class Size:
         Samples per step, of all processes together.
     faster : float
         What the paper's learning rates are multiplied by, for all models alike.
+    schedule : str, optional
+        Of all models, instead of the paper's.
     time_rate : float
         What the rate of the diffusion times is multiplied by, besides.
     time_init : tuple of float
@@ -115,6 +119,7 @@ class Size:
     warm_epochs: int = 0
     batch: int = 16
     faster: float = 1.0
+    schedule: Literal["one-cycle", "schedule-free"] | None = None
     time_rate: float = 1.0
     time_init: tuple[float, float] = (1e-4, 1e-1)
     divergence: float | Literal["paper"] = "paper"

@@ -35,6 +35,12 @@ def test_a_trial_changes_what_it_says():
         assert size == replace(SIZES["car", "cpu"], **trial.changes)
 
 
+def test_schedule_of_a_trial():
+    assert Row("car", "dinozaur", "cpu").schedule == "one-cycle"
+    assert Row("car", "dinozaur", "schedule-free").schedule == "schedule-free"
+    assert Row("car", "gino", "cpu").schedule == "schedule-free"
+
+
 def test_times_have_a_rate_of_their_own(changed):
     row = changed("dinozaur", time_rate=10.0)
     model = build(row)
@@ -92,7 +98,7 @@ def test_weight_of_the_divergence(changed):
 
 def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(SIZES, ("car", "quick"), TINY_CAR)
-    words = ["trials", "rate-lower", "times-faster", "prior-proposed", "--quick"]
+    words = ["trials", "schedule-free", "times-faster", "prior-proposed", "--quick"]
     words += ["--seeds", "0", "--device", "cpu"]
     words += ["--out", str(tmp_path), "--cache", str(tmp_path / "cache")]
     assert main(words) == 0
@@ -107,7 +113,7 @@ def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
 def test_table_of_trials(tmp_path, capsys):
     rows = [record("car", "dinozaur", 0, rl2="0.3")]
     assert "No results yet" in paper_tables.make_table("trials", rows, "cpu", "text")
-    for name, rl2 in (("times-faster", 0.2), ("rate-lower", 0.25)):
+    for name, rl2 in (("times-faster", 0.2), ("schedule-free", 0.25)):
         rows.append({**record("car", "dinozaur", 0, rl2=str(rl2)), "preset": name})
     bayesian = record("car", "dinozaur_b", 0, "fitted", rl2="0.3", nll="4.5")
     rows.append({**bayesian, "preset": "prior-proposed"})
@@ -117,6 +123,6 @@ def test_table_of_trials(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "30.00" in line_of(shown, "| as in the tables")
     assert "**20.00**" in line_of(shown, f"| {TRIALS['times-faster'].text}")
-    assert "25.00" in line_of(shown, f"| {TRIALS['rate-lower'].text}")
+    assert "25.00" in line_of(shown, f"| {TRIALS['schedule-free'].text}")
     assert "4.500" in line_of(shown, f"| {TRIALS['prior-proposed'].text}")
     assert TRIALS["times-shorter"].text not in shown  # no results
