@@ -216,7 +216,7 @@ SMALL_CAR = replace(
     kernel=(32, 16, 16),
 )
 
-SMALL_AHMED = replace(SMALL_CAR, epochs=24, bayesian_epochs=24, warm_epochs=18)
+SMALL_AHMED = replace(SMALL_CAR, epochs=16, bayesian_epochs=16, warm_epochs=12)
 
 TINY_DARCY = replace(
     DARCY,
