@@ -10,6 +10,7 @@ ORDER = [
     "plot_compare_uncertainty.py",
     "plot_navier_stokes.py",
     "plot_car_pressure.py",
+    "plot_ahmed_body.py",
     "plot_deploy.py",
 ]
 

@@ -13,6 +13,12 @@ for package in ("h5py", "igl", "matplotlib", "onnxruntime", "onnxscript", "tqdm"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: What the constants of each script are replaced by.
 SMALL = {
+    "plot_ahmed_body": {
+        "N_TRAIN, N_TEST, N_GRID": "2, 1, 6",
+        "CELLS, PANEL_CELLS": "(6, 4, 4), (6, 4, 4)",
+        "PHASES": "[(1, 6e-3, 6e-3), (1, 2e-3, 6e-2)]",
+        "N_DRAWS": "2",
+    },
     "plot_bayesian_operator": {
         "N_TRAIN, N_TEST": "16, 2",
         "N_EPOCHS": "1",
@@ -35,6 +41,7 @@ SMALL = {
     "plot_trainer": {"N_TRAIN, N_TEST": "16, 2", "N_EPOCHS, RATE": "1, 4e-3"},
 }
 FIGURES = {
+    "plot_ahmed_body": 2,
     "plot_bayesian_operator": 5,
     "plot_car_pressure": 1,
     "plot_compare_uncertainty": 1,
