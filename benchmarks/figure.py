@@ -173,7 +173,7 @@ def body_std(args: argparse.Namespace) -> Figure:
     truth = sample["pressure"]
     error = np.abs(predictive.mean[0, :, 0].numpy() - truth)
     spread = predictive.epistemic_variance[0, :, 0].sqrt().numpy()
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    figure = Figure(figsize=(10, 2.6), layout="constrained")
     fields = {
         "pressure [Pa]": truth,
         "|error| [Pa]": error,
@@ -186,10 +186,11 @@ def body_std(args: argparse.Namespace) -> Figure:
             *sample["vertices"].T, triangles=triangles, cmap="viridis", linewidth=0
         )
         surface.set_array(values[triangles].mean(1))
+        surface.set_clip_on(False)  # there is room beside the axes
         surface.set_clim(*np.percentile(values, [1, 99]))
         figure.colorbar(surface, ax=ax, shrink=0.6, label=title)
         ax.view_init(25, -125)
-        ax.set_box_aspect(sample["lengths"])
+        ax.set_box_aspect(sample["lengths"], zoom=1.3)
         ax.set_axis_off()
     return figure
 

@@ -162,7 +162,7 @@ def plot_covariances(
         variances = np.concatenate([np.diag(matrix) for matrix in matrices])
         limit = 1.0 if correlation else float(np.quantile(variances, 0.9))
     (limit,) = number_per_axis("limit", limit, 1)
-    figure, axes = panels(len(matrices), 2.5, 2.2)
+    figure, axes = panels(len(matrices), 2.5, 2.4)
     for number, (ax, matrix) in enumerate(zip(axes, matrices), 1):
         ax.imshow(matrix, cmap=SIGNED, vmin=-limit, vmax=limit, interpolation="nearest")
         ax.set_title(f"block {number}", fontsize="medium")
