@@ -102,7 +102,7 @@ class Row:
     @property
     def rate(self) -> float:
         """Learning rate, the highest one of a schedule."""
-        return self.size.faster * RATES.get((self.dataset, self.base), 1e-3)
+        return self.size.rate or RATES.get((self.dataset, self.base), 1e-3)
 
     @property
     def schedule(self) -> Schedule:

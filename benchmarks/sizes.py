@@ -80,12 +80,12 @@ class Size:
         How many of the Bayesian ones are without spread, a start for the others.
     batch : int
         Samples per step, of all processes together.
-    faster : float
-        What the paper's learning rates are multiplied by, for all models alike.
+    rate : float, optional
+        Learning rate of all models, instead of the paper's.
     schedule : str, optional
         Of all models, instead of the paper's.
     time_rate : float
-        What the rate of the diffusion times is multiplied by, besides.
+        What the rate of the diffusion times is multiplied by.
     time_init : tuple of float
         First diffusion times.
     divergence : float or "paper"
@@ -118,7 +118,7 @@ class Size:
     bayesian_epochs: int = 200
     warm_epochs: int = 0
     batch: int = 16
-    faster: float = 1.0
+    rate: float | None = None
     schedule: Literal["one-cycle", "schedule-free"] | None = None
     time_rate: float = 1.0
     time_init: tuple[float, float] = (1e-4, 1e-1)
@@ -208,7 +208,7 @@ SMALL_CAR = replace(
     bayesian_epochs=40,
     warm_epochs=30,
     divergence=1.0,
-    faster=3.0,  # for few steps, see docs/benchmarks.md
+    rate=3e-3,  # for few steps, see docs/benchmarks.md
     draws=20,
     radius=0.05,  # enough for some neighbours of every vertex
     low_rank=2e-3,
