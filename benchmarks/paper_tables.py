@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         choices=["1", "2", "trials"],
-        help="number of the paper's table, or that of one setting changed on cars",
+        help="number of the paper's table, or that of one setting changed",
     )
     parser.add_argument(
         "--preset", choices=["paper", "cpu"], default="cpu", help="of the runs (cpu)"
@@ -103,8 +103,8 @@ def marker(name: str, preset: str) -> str:
 def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """A table as text; a sentence if there is no result for it."""
     if name == "trials":
-        models = dict.fromkeys(trial.model for trial in TRIALS.values())
-        blocks = [block for model in models if (block := tried(model, found))]
+        pairs = dict.fromkeys((t.dataset, t.model) for t in TRIALS.values())
+        blocks = [block for pair in pairs if (block := tried(*pair, found))]
         command = "python -m benchmarks trials"
     else:
         own = [record for record in found if record["preset"] == preset]
@@ -167,17 +167,19 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
     return Block(DATASETS[dataset], columns, lines, note(own))
 
 
-def tried(model: str, found: list[Record]) -> Block | None:
-    """Trials of a model on cars, below the results of the preset that they change."""
-    texts = {name: trial.text for name, trial in TRIALS.items() if trial.model == model}
-    texts = {"cpu": "as in the tables", **texts}
+def tried(dataset: str, model: str, found: list[Record]) -> Block | None:
+    """Trials of a model, below the results of the preset that they change."""
+    texts = {"cpu": "as in the tables"}
+    for name, trial in TRIALS.items():
+        if (trial.dataset, trial.model) == (dataset, model):
+            texts[name] = trial.text
     noise, keys = ("none", ["rl2"])
-    if Row("car", model).method != "none":
+    if Row(dataset, model).method != "none":
         noise, keys = ("fitted", list(MEASURES))
     groups = {}
     for preset in texts:
         own = [record for record in found if record["preset"] == preset]
-        if group := select(own, "car", model, noise):
+        if group := select(own, dataset, model, noise):
             groups[preset] = group
     if not set(groups) - {"cpu"}:
         return None
@@ -187,7 +189,7 @@ def tried(model: str, found: list[Record]) -> Block | None:
         for preset, *line in zip(groups, *cells, strict=True)
     ]
     columns = ["Setting", *(MEASURES[key].title for key in keys)]
-    title = f"{name_of(model)} on cars"
+    title = f"{name_of(model)}: {DATASETS[dataset]}"
     return Block(title, columns, lines, note(list(groups.values())))
 
 

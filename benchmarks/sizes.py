@@ -13,7 +13,7 @@ VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in va
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of the preset "cpu" on cars.
+    """A change of the preset "cpu" of one dataset.
 
     Attributes
     ----------
@@ -23,14 +23,17 @@ class Trial:
         What is changed, in words.
     changes : mapping
         Fields of the size.
+    dataset : str
+        What it is trained on.
     """
 
     model: str
     text: str
     changes: Mapping[str, Any]
+    dataset: str = "car"
 
 
-#: To find out what the results on cars depend on.
+#: To find out what the results on bodies depend on.
 TRIALS = {
     "times-faster": Trial(
         "dinozaur", "times learn 10 times as fast", {"time_rate": 10.0}
@@ -41,6 +44,10 @@ TRIALS = {
     "schedule-free": Trial(
         "dinozaur", "Schedule-Free, as GINO has it", {"schedule": "schedule-free"}
     ),
+    "rate-lower": Trial(
+        "dinozaur", "learning rate 1e-3", {"rate": 1e-3}, dataset="ahmed"
+    ),
+    "longer": Trial("dinozaur", "40 epochs", {"epochs": 40}, dataset="ahmed"),
     "divergence-whole": Trial(
         "dinozaur_b", "the paper's weight of the divergence", {"divergence": "paper"}
     ),
@@ -291,8 +298,7 @@ SIZES: dict[tuple[str, str], Size] = {
         for axis, values in ABLATION.items()
         for value in values
     },
-    **{
-        ("car", name): replace(SMALL_CAR, **trial.changes)
-        for name, trial in TRIALS.items()
-    },
 }
+for _name, _trial in TRIALS.items():
+    _changed = replace(SIZES[_trial.dataset, "cpu"], **_trial.changes)
+    SIZES[_trial.dataset, _name] = _changed

@@ -1,4 +1,4 @@
-"""Train DINOZAUR on cars with one setting changed: what do its results depend on?
+"""Train DINOZAUR with one setting changed: what do its results depend on?
 
 Results are lines of ``runs.csv`` like those of the tables, with presets such as
 ``times-faster``. ``python -m benchmarks table trials`` shows them.
@@ -29,9 +29,9 @@ def run(args: argparse.Namespace) -> None:
             f"unknown trial (={', '.join(sorted(unknown))}): there are "
             f"{', '.join(TRIALS)}"
         )
-    jobs = [
-        (find_row("car", TRIALS[name].model, "quick" if args.quick else name), seed)
-        for seed in args.seeds
-        for name in args.names or TRIALS
-    ]
+    jobs = []
+    for seed in args.seeds:
+        for name in args.names or TRIALS:
+            trial, preset = TRIALS[name], "quick" if args.quick else name
+            jobs.append((find_row(trial.dataset, trial.model, preset), seed))
     work_off(list(dict.fromkeys(jobs)), args)

@@ -30,9 +30,9 @@ def changed(monkeypatch):
 
 def test_a_trial_changes_what_it_says():
     for name, trial in TRIALS.items():
-        size = Row("car", trial.model, name).size
-        assert size != Row("car", trial.model, "cpu").size
-        assert size == replace(SIZES["car", "cpu"], **trial.changes)
+        size = Row(trial.dataset, trial.model, name).size
+        assert size != Row(trial.dataset, trial.model, "cpu").size
+        assert size == replace(SIZES[trial.dataset, "cpu"], **trial.changes)
 
 
 def test_schedule_of_a_trial():
