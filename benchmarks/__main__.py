@@ -18,7 +18,7 @@ COMMANDS = {
     "metrics": "metrics of many points against uncertainty-toolbox",
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
     "ablation": "train with other widths, depths and modes",
-    "trials": "train DINOZAUR on bodies with one setting changed",
+    "trials": "train with one setting changed, judged on held-out samples",
     "efficiency": "memory and time of whole models on synthetic fields",
     "figure": "draw a figure of the paper from results and trained models",
     "list": "the rows of the paper's tables, with numbers of parameters",

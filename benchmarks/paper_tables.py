@@ -103,7 +103,7 @@ def marker(name: str, preset: str) -> str:
 def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """A table as text; a sentence if there is no result for it."""
     if name == "trials":
-        pairs = dict.fromkeys((t.dataset, t.model) for t in TRIALS.values())
+        pairs = dict.fromkeys((t.dataset, m) for t in TRIALS.values() for m in t.models)
         blocks = [block for pair in pairs if (block := tried(*pair, found))]
         command = "python -m benchmarks trials"
     else:
@@ -168,26 +168,19 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
 
 
 def tried(dataset: str, model: str, found: list[Record]) -> Block | None:
-    """Trials of a model, below the results of the preset that they change."""
-    texts = {"cpu": "as in the tables"}
-    for name, trial in TRIALS.items():
-        if (trial.dataset, trial.model) == (dataset, model):
-            texts[name] = trial.text
+    """Trials of a model, on the samples that are held out."""
     noise, keys = ("none", ["rl2"])
     if Row(dataset, model).method != "none":
         noise, keys = ("fitted", list(MEASURES))
     groups = {}
-    for preset in texts:
-        own = [record for record in found if record["preset"] == preset]
+    for name, trial in TRIALS.items():
+        own = [record for record in found if record["preset"] == name]
         if group := select(own, dataset, model, noise):
-            groups[preset] = group
-    if not set(groups) - {"cpu"}:
+            groups[trial.text] = group
+    if not groups:
         return None
     cells = [column(list(groups.values()), key, MEASURES[key]) for key in keys]
-    lines = [
-        [Cell(texts[preset]), *line]
-        for preset, *line in zip(groups, *cells, strict=True)
-    ]
+    lines = [[Cell(text), *line] for text, *line in zip(groups, *cells, strict=True)]
     columns = ["Setting", *(MEASURES[key].title for key in keys)]
     title = f"{name_of(model)}: {DATASETS[dataset]}"
     return Block(title, columns, lines, note(list(groups.values())))

@@ -1,6 +1,7 @@
 """The samples of a split in memory, and batches of them for a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,6 +20,8 @@ def load_splits(
 ) -> Splits:
     """The data of a row, made or read, with a check that its models can take them.
 
+    Where samples are held out for choosing settings, they are the test samples.
+
     Parameters
     ----------
     row : Row
@@ -35,12 +38,19 @@ def load_splits(
     with locked((cache or CACHE_DIR) / row.dataset):  # one process makes them
         splits = sets.load_splits(
             row.dataset,
-            n_train=size.n_train,
+            n_train=size.n_train + size.held_out,
             n_test=size.n_test,
             files=files,
             cache_dir=cache,
             **settings,
         )
+    if size.held_out:
+        parts = torch.arange(len(splits.train)).tensor_split([-size.held_out])
+        train, chosen = (
+            OperatorDataset(splits.train.source, splits.train.item, part.tolist())
+            for part in parts
+        )
+        splits = replace(splits, train=train, test=chosen)
     sample = splits.train[0]
     channels = sample["f"].shape[-1] if row.on_mesh else len(sample["x"])
     if channels != IN_CHANNELS[row.dataset]:

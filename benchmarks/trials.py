@@ -1,5 +1,6 @@
-"""Train DINOZAUR with one setting changed: what do its results depend on?
+"""Train with one setting changed: which one to choose, and what do results depend on?
 
+All are judged on samples that are neither trained on nor among the test samples.
 Results are lines of ``runs.csv`` like those of the tables, with presets such as
 ``times-faster``. ``python -m benchmarks table trials`` shows them.
 """
@@ -33,5 +34,6 @@ def run(args: argparse.Namespace) -> None:
     for seed in args.seeds:
         for name in args.names or TRIALS:
             trial, preset = TRIALS[name], "quick" if args.quick else name
-            jobs.append((find_row(trial.dataset, trial.model, preset), seed))
+            for model in trial.models:
+                jobs.append((find_row(trial.dataset, model, preset), seed))
     work_off(list(dict.fromkeys(jobs)), args)
