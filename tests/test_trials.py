@@ -10,8 +10,9 @@ from benchmarks.__main__ import main
 from benchmarks.operators import build
 from benchmarks.optimisers import make_optimiser, plain_groups
 from benchmarks.phases import Phase, begin, loss_of
-from benchmarks.rows import Row
-from benchmarks.sizes import SIZES, TINY_CAR, TINY_DARCY, TRIALS
+from benchmarks.rows import Row, models_of
+from benchmarks.samples import load_splits
+from benchmarks.sizes import HELD_OUT, SIZES, TINY_CAR, TINY_DARCY, TRIALS
 from dinozaur_no import DiffusionSpectralConv
 from tests.test_paper_tables import line_of, record
 
@@ -30,9 +31,25 @@ def changed(monkeypatch):
 
 def test_a_trial_changes_what_it_says():
     for name, trial in TRIALS.items():
-        size = Row(trial.dataset, trial.model, name).size
-        assert size != Row(trial.dataset, trial.model, "cpu").size
-        assert size == replace(SIZES[trial.dataset, "cpu"], **trial.changes)
+        cpu = SIZES[trial.dataset, "cpu"]
+        size = SIZES[trial.dataset, name]
+        assert size == replace(cpu, **trial.changes, held_out=HELD_OUT)
+        assert cpu.held_out == 0
+        for model in trial.models:
+            assert model in models_of(trial.dataset)
+
+
+def test_trials_see_no_test_sample(changed, tmp_path):
+    plain = load_splits(changed("dinozaur"), tmp_path)
+    held = load_splits(changed("dinozaur", held_out=3), tmp_path)
+    assert (len(held.train), len(held.test)) == (len(plain.train), 3)
+    for index in range(len(plain.train)):
+        assert torch.equal(held.train[index]["y"], plain.train[index]["y"])
+    others = [*plain.train, *plain.test]
+    for item in held.test:
+        assert not any(torch.equal(item["y"], other["y"]) for other in others)
+    mean = torch.stack([item["y"] for item in held.train]).mean()
+    torch.testing.assert_close(held.normalizers["y"].mean.squeeze(), mean)
 
 
 def test_schedule_of_a_trial():
@@ -121,7 +138,7 @@ def test_table_of_trials(tmp_path, capsys):
     words = ["table", "trials", "--out", str(tmp_path), "--format", "markdown"]
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert "30.00" in line_of(shown, "| as in the tables")
+    assert "30.00" not in shown.partition("DINOZAUR B")[0]  # the test samples' result
     assert "**20.00**" in line_of(shown, f"| {TRIALS['times-faster'].text}")
     assert "25.00" in line_of(shown, f"| {TRIALS['schedule-free'].text}")
     assert "4.500" in line_of(shown, f"| {TRIALS['prior-proposed'].text}")
