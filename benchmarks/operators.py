@@ -55,14 +55,22 @@ class MeshOperator(nn.Module):
         Points per axis that its Fourier layers shall see.
     frequencies : int
         Sinusoids per number, a sine and a cosine of each.
+    stretch : float, default 1.0
+        What all numbers are multiplied by first. The radius of the operator is one of
+        stretched positions.
     """
 
     def __init__(
-        self, operator: FNOGNO, padded: tuple[int, ...], frequencies: int
+        self,
+        operator: FNOGNO,
+        padded: tuple[int, ...],
+        frequencies: int,
+        stretch: float = 1.0,
     ) -> None:
         super().__init__()
         self.operator = operator
         self.padded = padded
+        self.stretch = stretch
         # Acts on each number by itself.
         self.encoding = SinusoidalEmbedding(1, frequencies, "transformer")
 
@@ -73,6 +81,7 @@ class MeshOperator(nn.Module):
                 f"f has {len(f)} fields, but one geometry at a time is possible: use a "
                 "batch of 1"
             )
+        in_p, out_p, f = (self.stretch * numbers for numbers in (in_p, out_p, f))
         grid = in_p.shape[:-1]
         numbers = torch.cat([f[0], in_p], -1).reshape(-1, 1)
         encoded = self.encoding(numbers).reshape(*grid, -1)
@@ -116,7 +125,7 @@ def build(row: Row) -> nn.Module:
                 in_channels=2 * size.frequencies * numbers,
                 out_channels=1,
                 projection_channel_ratio=2,
-                gno_radius=size.radius,
+                gno_radius=size.stretch * size.radius,
                 gno_embed_channels=size.frequencies,
                 gno_channel_mlp_hidden_layers=list(size.kernel),
                 gno_use_open3d=False,
@@ -131,6 +140,7 @@ def build(row: Row) -> nn.Module:
             ),
             size.padded,
             size.frequencies,
+            size.stretch,
         )
         accelerate_gno(model)
         for block in model.modules():

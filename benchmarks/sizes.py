@@ -1,5 +1,6 @@
 """Sizes of data and models: the paper's, one for a processor, a tiny one for tests."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -121,6 +122,10 @@ class Size:
         weights. Chosen for a size like that of DINOZAUR.
     frequencies : int
         Of the sinusoids that encode positions and inputs on meshes.
+    stretch : float
+        What these are multiplied by first. The fastest sinusoid has the frequency 1, so
+        that all of them are nearly straight lines in the unit cube. Times 2 pi, the
+        fastest one has a whole period there, which makes short trainings better.
     kernel : tuple of int
         Hidden widths of the kernel of the graph layer.
     """
@@ -147,6 +152,7 @@ class Size:
     radius: float = 0.0
     low_rank: float = 1e-4
     frequencies: int = 16
+    stretch: float = 1.0
     kernel: tuple[int, ...] = ()
 
 
@@ -232,6 +238,7 @@ SMALL_CAR = replace(
     radius=0.05,  # enough for some neighbours of every vertex
     low_rank=2e-3,
     frequencies=8,
+    stretch=2 * math.pi,
     kernel=(32, 16, 16),
 )
 
