@@ -1,6 +1,6 @@
 """AdamW with one cycle, or Schedule-Free, for models with complex weights too."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,23 +21,23 @@ class ScheduleFree(AdamWScheduleFree):
 
     Parameters
     ----------
-    parameters : iterable of nn.Parameter
-        Where they stay: moved to another device they would be others.
-    **options
-        Of ``AdamWScheduleFree``.
+    groups : list of dict
+        Parameters where they stay (moved to another device they would be others), each
+        group with its ``lr`` and ``weight_decay``.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], **options: Any) -> None:
-        real, views = [], []
-        for parameter in parameters:
-            if parameter.is_complex():
-                view = nn.Parameter(torch.view_as_real(parameter.detach()))
-                views.append((view, parameter))
-                real.append(view)
-            else:
-                real.append(parameter)
-        super().__init__(real, **options)
-        self.views = views
+    def __init__(self, groups: Groups) -> None:
+        self.views: list[tuple[nn.Parameter, nn.Parameter]] = []
+        super().__init__(
+            [{**g, "params": [*map(self._real, g["params"])]} for g in groups]
+        )
+
+    def _real(self, parameter: nn.Parameter) -> nn.Parameter:
+        if not parameter.is_complex():
+            return parameter
+        view = nn.Parameter(torch.view_as_real(parameter.detach()))
+        self.views.append((view, parameter))
+        return view
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         for view, parameter in self.views:
@@ -69,9 +69,7 @@ def make_optimiser(
         Steps of the whole training.
     """
     if schedule == "schedule-free":
-        if len(groups) != 1:
-            raise ValueError("Schedule-Free is for one group of parameters here")
-        return ScheduleFree(groups[0].pop("params"), **groups[0]), None
+        return ScheduleFree(groups), None
     optimiser = torch.optim.AdamW(groups)
     rates = [group["lr"] for group in groups]
     one_cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps)

@@ -47,14 +47,37 @@ TRIALS = {
         )
         for rate in (1e-3, 3e-3, 1e-2)
     },
-    "times-faster": Trial(
-        ("dinozaur",), "times learn 10 times as fast", {"time_rate": 10.0}
-    ),
-    "times-shorter": Trial(
-        ("dinozaur",), "first times 10 times as short", {"time_init": (1e-5, 1e-2)}
+    "one-cycle": Trial(
+        ("gino", "tgino"),
+        "one cycle, learning rate 0.003, half of the epochs",
+        {"schedule": "one-cycle", "rate": 3e-3, "epochs": 6},
     ),
     "schedule-free": Trial(
-        ("dinozaur",), "Schedule-Free, as GINO has it", {"schedule": "schedule-free"}
+        ("dinozaur",),
+        "Schedule-Free, learning rate 0.003, half of the epochs",
+        {"schedule": "schedule-free", "rate": 3e-3, "epochs": 6},
+    ),
+    "ahmed-one-cycle": Trial(
+        ("gino", "dinozaur"),
+        "one cycle, learning rate 0.003, half of the epochs",
+        {"schedule": "one-cycle", "rate": 3e-3, "epochs": 6},
+        dataset="ahmed",
+    ),
+    "ahmed-schedule-free": Trial(
+        ("gino", "dinozaur"),
+        "Schedule-Free, learning rate 0.003, half of the epochs",
+        {"schedule": "schedule-free", "rate": 3e-3, "epochs": 6},
+        dataset="ahmed",
+    ),
+    "times-faster": Trial(
+        ("dinozaur",),
+        "times learn 10 times as fast, half of the epochs",
+        {"time_rate": 10.0, "epochs": 6},
+    ),
+    "times-shorter": Trial(
+        ("dinozaur",),
+        "first times 10 times as short, half of the epochs",
+        {"time_init": (1e-5, 1e-2), "epochs": 6},
     ),
     "unchanged": Trial(("dinozaur_b", "dinozaur_d"), "as in the tables", {}),
     "divergence-whole": Trial(

@@ -37,8 +37,8 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
         parser.add_argument(
             "--preset",
             choices=["paper", "cpu"],
-            default="paper",
-            help="full size, or one that a processor can train in minutes (paper)",
+            default="cpu",
+            help="full size, or one that a processor can train in minutes (cpu)",
         )
     parser.add_argument("--epochs", type=int, help="instead of those of the row")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps (auto)")

@@ -19,7 +19,7 @@ from benchmarks.__main__ import main
 from benchmarks.fitting import check_same
 from benchmarks.locks import locked
 from benchmarks.memory import forget_peak, peak_megabytes
-from benchmarks.optimisers import ScheduleFree
+from benchmarks.optimisers import ScheduleFree, make_optimiser
 from benchmarks.phases import mixed, phases
 from benchmarks.rows import Row
 
@@ -330,7 +330,8 @@ def test_schedule_free_sees_complex_weights_as_pairs():
     goal = torch.randn(4, dtype=torch.cfloat)
     both = nn.Parameter(start.clone())
     pairs = nn.Parameter(torch.view_as_real(start).clone())
-    optimisers = [ScheduleFree([p], lr=0.1, weight_decay=1e-2) for p in (both, pairs)]
+    options = {"lr": 0.1, "weight_decay": 1e-2}
+    optimisers = [ScheduleFree([{"params": [p], **options}]) for p in (both, pairs)]
     for _ in range(5):
         for optimiser, parameter in zip(optimisers, (both, pairs), strict=True):
             optimiser.train()
@@ -356,3 +357,18 @@ def test_phases_of_a_warm_start():
     (only,) = phases(Row("car", "dinozaur_b"), 200)
     assert only.variational
     assert len({mixed(0, "order", 1), mixed(1, "order", 0), mixed(0, "draws", 1)}) == 3
+
+
+def test_schedule_free_has_a_rate_for_each_group():
+    slow, fast = (nn.Parameter(torch.ones(3)) for _ in range(2))
+    groups = [
+        {"params": [p], "lr": lr, "weight_decay": 0.0}
+        for p, lr in ((slow, 1e-3), (fast, 1e-2))
+    ]
+    optimiser, schedule = make_optimiser(groups, "schedule-free", 10)
+    assert schedule is None
+    optimiser.train()
+    (slow.sum() + fast.sum()).backward()
+    optimiser.step()
+    moved = [(1 - p.detach()).mean().item() for p in (slow, fast)]
+    assert moved[1] == pytest.approx(10 * moved[0], rel=1e-3)
