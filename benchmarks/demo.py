@@ -221,7 +221,8 @@ def show(rows: list[dict[str, str]]) -> str:
     note = (
         "{train} training and {test} test fields on {grid} x {grid} points, padded to "
         "{padded_grid} x {padded_grid}, {epochs} epochs, batch {batch}, width {width}, "
-        "{modes} modes, {layers} layers, seed {seed}; {cpu}, {threads} threads, torch {torch}, {date}."
+        "{modes} modes, {layers} layers, seed {seed}; {cpu}, {threads} threads, torch "
+        "{torch}, {date}."
     ).format(**first)
     return f"{tables.markdown_table(rows, COLUMNS)}\n\n{note}"
 
