@@ -53,9 +53,10 @@ def test_trials_see_no_test_sample(changed, tmp_path):
 
 
 def test_schedule_of_a_trial():
-    assert Row("car", "dinozaur", "cpu").schedule == "one-cycle"
-    assert Row("car", "dinozaur", "schedule-free").schedule == "schedule-free"
-    assert Row("car", "gino", "cpu").schedule == "schedule-free"
+    assert Row("car", "dinozaur", "paper").schedule == "one-cycle"
+    assert Row("car", "dinozaur", "cpu").schedule == "schedule-free"
+    trial = Row("car", "dinozaur", "one-cycle-0.003")
+    assert (trial.schedule, trial.rate) == ("one-cycle", 3e-3)
 
 
 def test_times_have_a_rate_of_their_own(changed):
@@ -115,14 +116,14 @@ def test_weight_of_the_divergence(changed):
 
 def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(SIZES, ("car", "quick"), TINY_CAR)
-    words = ["trials", "schedule-free", "times-faster", "prior-proposed", "--quick"]
+    words = ["trials", "rate-0.03", "times-faster", "prior-proposed", "--quick"]
     words += ["--seeds", "0", "--device", "cpu"]
     words += ["--out", str(tmp_path), "--cache", str(tmp_path / "cache")]
     assert main(words) == 0
     found = {row["model"] for row in records.read(tmp_path / "runs.csv")}
-    assert found == {"dinozaur", "dinozaur_b"}
+    assert found == {"gino", "tgino", "dinozaur", "dinozaur_b"}
     assert main([*words, "--dry-run"]) == 0
-    assert "0 of 2 trainings are left" in capsys.readouterr().out
+    assert "0 of 4 trainings are left" in capsys.readouterr().out
     assert main(["trials", "nonsense"]) == 2
     assert "unknown trial (=nonsense)" in capsys.readouterr().err
 
@@ -130,7 +131,7 @@ def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
 def test_table_of_trials(tmp_path, capsys):
     rows = [record("car", "dinozaur", 0, rl2="0.3")]
     assert "No results yet" in paper_tables.make_table("trials", rows, "cpu", "text")
-    for name, rl2 in (("times-faster", 0.2), ("schedule-free", 0.25)):
+    for name, rl2 in (("times-faster", 0.2), ("rate-0.03", 0.25)):
         rows.append({**record("car", "dinozaur", 0, rl2=str(rl2)), "preset": name})
     bayesian = record("car", "dinozaur_b", 0, "fitted", rl2="0.3", nll="4.5")
     rows.append({**bayesian, "preset": "prior-proposed"})
@@ -140,6 +141,6 @@ def test_table_of_trials(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "30.00" not in shown.partition("DINOZAUR B")[0]  # the test samples' result
     assert "**20.00**" in line_of(shown, f"| {TRIALS['times-faster'].text}")
-    assert "25.00" in line_of(shown, f"| {TRIALS['schedule-free'].text}")
+    assert "25.00" in line_of(shown, f"| {TRIALS['rate-0.03'].text}")
     assert "4.500" in line_of(shown, f"| {TRIALS['prior-proposed'].text}")
     assert TRIALS["times-shorter"].text not in shown  # no results
