@@ -74,7 +74,12 @@ TRIALS = {
         "first times 10 times as short, half of the epochs",
         {"time_init": (1e-5, 1e-2), "epochs": 6},
     ),
-    "unchanged": Trial(("dinozaur_b", "dinozaur_d"), "as in the tables", {}),
+    "unstretched": Trial(
+        ("gino", "dinozaur"),
+        "positions encoded as they are, half of the epochs",
+        {"stretch": 1.0, "epochs": 6},
+    ),
+    "unchanged": Trial(("dinozaur_b",), "as in the tables", {}),
     "divergence-whole": Trial(
         ("dinozaur_b",), "the paper's weight of the divergence", {"divergence": "paper"}
     ),
