@@ -218,7 +218,8 @@ for i, (title, (field, colours, least, most)) in enumerate(panels.items()):
     axes.set_axis_off()
     axes.set_title(title, y=1.0)
     figure.colorbar(
-        *(colour, None, axes),
+        colour,
+        ax=axes,
         orientation="horizontal",
         shrink=0.7,
         pad=0.05,
@@ -257,9 +258,8 @@ way = np.append(0, np.cumsum(steps))
 def show(axes, at, found, truth, colour, label):
     """Truth, mean and both bands of a prediction whose points are drawn at ``at``."""
     for noise, alpha in ((True, 0.15), (False, 0.45)):
-        axes.fill_between(
-            *(at, *found.interval(0.9, noise)), color=colour, alpha=alpha, linewidth=0
-        )
+        first, last = found.interval(0.9, noise)
+        axes.fill_between(at, first, last, color=colour, alpha=alpha, linewidth=0)
     axes.plot(at, found.mean, color=colour, label=label)
     axes.plot(at, truth, "--", color="black", linewidth=1)
 

@@ -162,7 +162,8 @@ for i, (title, (field, colours, least, most)) in enumerate(panels.items()):
     axes.set_axis_off()
     axes.set_title(title, y=0.9)
     figure.colorbar(
-        *(scale, None, axes),
+        scale,
+        ax=axes,
         orientation="horizontal",
         shrink=0.6,
         pad=0.0,

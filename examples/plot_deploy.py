@@ -93,7 +93,8 @@ else:
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name)
 program = torch.onnx.export(
-    *(model, (x,)),
+    model,
+    (x,),
     dynamo=True,
     verbose=False,
     input_names=["x"],
