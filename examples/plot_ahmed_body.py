@@ -175,11 +175,11 @@ for k in sorted(range(len(test)), key=lambda k: speed_of(test[k][0])):
     )
 
 # %%
-# When this was written, the pressure was right in the main and wrong in detail, as is
-# no wonder after so short a training. Errors in pascal grew with the speed, as the
-# pressure does. Noise that is the same for all is then too wide in slow winds and too
-# narrow in fast ones. The spread of the draws was larger in fast winds, but small
-# beside the noise: on its own it is no error bar here.
+# When this was written, the pressure was roughly right but wrong in detail, as expected
+# after so short a training. Errors in pascal grew with the speed, as the pressure does.
+# Noise that is the same for all is then too wide in slow winds and too narrow in fast
+# ones. The spread of the draws was larger in fast winds, but small beside the noise: on
+# its own it is no error bar here.
 #
 # The first body, seen from behind; the wind comes from the upper left. Error and
 # deviation have scales of their own.

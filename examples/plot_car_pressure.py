@@ -132,7 +132,7 @@ for item, predicted in zip(test, predictions, strict=True):
     variation = (item["y"] - mean).norm()
     print(
         f"relative error {error / item['y'].norm():.3f}, "
-        f"of the variation {error / variation:.3f}"
+        f"relative to the deviation from the mean pressure {error / variation:.3f}"
     )
 
 # %%

@@ -32,7 +32,7 @@ torch.manual_seed(0)
 # %%
 # A model
 # -------
-# Random weights will do: what is compared is the same model in different dress.
+# Random weights will do: what is compared is the same model in different forms.
 
 N_LAYERS, BATCH = 3, 8
 model = FNO(

@@ -132,8 +132,8 @@ plt.show()
 # domain here.
 #
 # The shortest time sees a few points only, and what is left of a point source there is
-# mostly the limit of the modes, with its ripples. The longest one gives all points the
-# same weight, up to little.
+# mostly the limit of the modes, with its ripples. The longest one gives all points
+# nearly the same weight.
 
 everything = torch.cat(learned)
 chosen = torch.stack([everything.min(), everything.median(), everything.max()])

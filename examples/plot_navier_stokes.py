@@ -104,8 +104,8 @@ for epoch in range(N_EPOCHS):
 # %%
 # Error over time
 # ---------------
-# Of flows that the model has not seen, record by record. For comparison: to say that
-# the flow stays as it was at the last record of the input.
+# Of flows that the model has not seen, record by record. For comparison: the error of
+# assuming that the flow stays as in the last input record.
 
 with torch.no_grad():
     predicted = torch.cat([apply(part) for part in x_test.split(4)])

@@ -123,7 +123,8 @@ plt.show()
 # %%
 # The first test field
 # --------------------
-# Predictions above, their errors below, each row with the same colours.
+# Left: input and true pressure. Middle and right: the predictions, in the colours of
+# the true pressure, and below them their errors, on one common scale.
 #
 # When this was written, the diffusion layers had the smaller error on the test fields,
 # with a small part of the parameters. It is one seed with few fields, and the learning
