@@ -29,6 +29,7 @@ from dinozaur_no import (
     VariationalOperator,
     parameter_groups,
 )
+from dinozaur_no.metrics import evaluate
 from dinozaur_no.plots import (
     plot_posteriors,
     plot_reliability,
@@ -120,11 +121,9 @@ N_DRAWS = 50
 
 def report(operator):
     predictive = operator.predict(x_test, n_samples=N_DRAWS).denormalize(scale_y)
-    low, high = predictive.interval(0.9)
-    inside = ((low <= y_test) & (y_test <= high)).float().mean()
-    error = (predictive.mean - y_test).flatten(1).norm(dim=1)
-    error = (error / y_test.flatten(1).norm(dim=1)).mean()
-    print(f"relative error {error:.4f}, inside the interval of 90 %: {inside:.3f}")
+    found = evaluate(predictive, y_test)
+    print(f"relative error {found['rl2']:.4f}")
+    print(f"inside the interval of 90 %: {found['coverage_90']:.3f}")
     return predictive
 
 

@@ -81,8 +81,6 @@ model = FNOGNO(
     gno_radius=0.09,
     gno_embed_channels=8,
     gno_channel_mlp_hidden_layers=[64, 32],
-    gno_use_open3d=False,
-    gno_use_torch_scatter=False,
     fno_n_modes=(12, 12, 12),
     fno_hidden_channels=16,
     fno_n_layers=2,
@@ -132,7 +130,7 @@ for item, predicted in zip(test, predictions, strict=True):
     variation = (item["y"] - mean).norm()
     print(
         f"relative error {error / item['y'].norm():.3f}, "
-        f"of the variation {error / variation:.3f}"
+        f"relative to the deviation from the mean pressure {error / variation:.3f}"
     )
 
 # %%
@@ -162,7 +160,8 @@ for i, (title, (field, colours, least, most)) in enumerate(panels.items()):
     axes.set_axis_off()
     axes.set_title(title, y=0.9)
     figure.colorbar(
-        *(scale, None, axes),
+        scale,
+        ax=axes,
         orientation="horizontal",
         shrink=0.6,
         pad=0.0,

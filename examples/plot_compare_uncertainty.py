@@ -16,10 +16,10 @@ Run it from the project's folder, whose solver makes the data.
 # %%
 # Data
 # ----
+# Inputs and targets are scaled; scores are those of the physical pressure.
 
 import math
 import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -39,30 +39,28 @@ from dinozaur_no.metrics import evaluate
 from dinozaur_no.plots import plot_reliability
 
 sys.path.append("")  # where Python finds the folder of the benchmarks
-from benchmarks.data.darcy import darcy_fields
+from benchmarks.data.sets import load_splits
 
 N_TRAIN, N_CALIBRATION, N_TEST = 160, 32, 48
-coeff, sol = darcy_fields(
-    N_TRAIN + N_CALIBRATION + N_TEST, size=61, stride=3, workers=1, progress=False
+splits = load_splits(
+    "darcy",
+    n_train=N_TRAIN,
+    n_test=N_CALIBRATION + N_TEST,
+    size=61,
+    stride=3,
+    workers=1,
+    progress=False,
 )
-x, y = torch.from_numpy(coeff)[:, None], torch.from_numpy(sol)[:, None]
-x = (x - x[:N_TRAIN].mean()) / x[:N_TRAIN].std()
-mean, std = y[:N_TRAIN].mean(), y[:N_TRAIN].std()
-y = (y - mean) / std
-x_train, x_calibration, x_test = x.split([N_TRAIN, N_CALIBRATION, N_TEST])
-y_train, y_calibration, y_test = y.split([N_TRAIN, N_CALIBRATION, N_TEST])
+x_train, y_train, x_rest, y_rest = (
+    splits.normalizers[key].transform(torch.stack([item[key] for item in part]))
+    for part in (splits.train, splits.test)
+    for key in ("x", "y")
+)
+x_calibration, x_test = x_rest.split([N_CALIBRATION, N_TEST])
+y_calibration, y_test = y_rest.split([N_CALIBRATION, N_TEST])
 batches = list(zip(x_train.split(16), y_train.split(16), strict=True))
-
-
-class Units:
-    """From the normalised pressure to the physical one, in thousandths."""
-
-    @staticmethod
-    def inverse_transform(field):
-        return 1e3 * (field * std + mean)
-
-
-target = Units.inverse_transform(y_test)
+scale = splits.normalizers["y"]
+target = scale.inverse_transform(y_test)
 
 # %%
 # Models
@@ -166,7 +164,7 @@ laplace.optimize_hyperparameters()
 predictions["Laplace (evidence), fitted noise"] = laplace.predict(x_test)
 laplace.noise_variance = FIXED
 predictions["Laplace (evidence), fixed noise"] = laplace.predict(x_test)
-predictions = {name: p.denormalize(Units) for name, p in predictions.items()}
+predictions = {name: p.denormalize(scale) for name, p in predictions.items()}
 
 # %%
 # Results
@@ -179,16 +177,13 @@ columns = ["rl2", "nll", "ma", "is", "crps", "coverage_90", "error_std_correlati
 print(f"{'':34}" + "".join(f"{name[:11]:>13}" for name in columns))
 for name, predictive in sorted(predictions.items()):
     found = evaluate(predictive, target)
-    print(f"{name:34}" + "".join(f"{found[key]:13.4f}" for key in columns))
+    print(f"{name:34}" + "".join(f"{found[key]:#13.3g}" for key in columns))
 
 # %%
 # Reliability: the part of the points inside an interval, against its nominal level.
 
 shown = {name: p for name, p in predictions.items() if "fixed" not in name}
 figure = plot_reliability(shown, target)
-folder = Path("benchmarks/output")
-folder.mkdir(parents=True, exist_ok=True)
-figure.savefig(folder / "reliability.png")
 plt.show()
 
 # %%

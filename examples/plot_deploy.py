@@ -32,7 +32,7 @@ torch.manual_seed(0)
 # %%
 # A model
 # -------
-# Random weights will do: what is compared is the same model in different dress.
+# Random weights will do: what is compared is the same model in different forms.
 
 N_LAYERS, BATCH = 3, 8
 model = FNO(
@@ -93,7 +93,8 @@ else:
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name)
 program = torch.onnx.export(
-    *(model, (x,)),
+    model,
+    (x,),
     dynamo=True,
     verbose=False,
     input_names=["x"],

@@ -102,7 +102,12 @@ for number, time in enumerate(learned, 1):
 # shortest times became longer.
 
 figure, panels = plt.subplots(
-    *(1, len(layers)), figsize=(10, 2.9), sharex=True, sharey=True, layout="constrained"
+    1,
+    len(layers),
+    figsize=(10, 2.9),
+    sharex=True,
+    sharey=True,
+    layout="constrained",
 )
 for number, axes in enumerate(panels):
     axes.loglog(initial[number], initial[number], color="grey", linewidth=1)
@@ -127,15 +132,13 @@ plt.show()
 # domain here.
 #
 # The shortest time sees a few points only, and what is left of a point source there is
-# mostly the limit of the modes, with its ripples. The longest one gives all points the
-# same weight, up to little.
+# mostly the limit of the modes, with its ripples. The longest one gives all points
+# nearly the same weight.
 
 everything = torch.cat(learned)
 chosen = torch.stack([everything.min(), everything.median(), everything.max()])
 N_GRID = 65
-diffusion = DiffusionSpectralConv.configure(gradient_features=False)(
-    *(3, 3, (N_MODES, N_MODES))
-)
+diffusion = DiffusionSpectralConv(3, 3, (N_MODES, N_MODES), gradient_features=False)
 diffusion.diffusion_time = chosen
 source = torch.zeros(1, 3, N_GRID, N_GRID)
 source[:, :, N_GRID // 2, N_GRID // 2] = N_GRID**2  # its integral is one

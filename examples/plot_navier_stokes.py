@@ -104,8 +104,8 @@ for epoch in range(N_EPOCHS):
 # %%
 # Error over time
 # ---------------
-# Of flows that the model has not seen, record by record. For comparison: to say that
-# the flow stays as it was at the last record of the input.
+# Of flows that the model has not seen, record by record. For comparison: the error of
+# assuming that the flow stays as in the last input record.
 
 with torch.no_grad():
     predicted = torch.cat([apply(part) for part in x_test.split(4)])
@@ -118,19 +118,18 @@ def error_over_time(field):
     return (difference / size).mean(0)
 
 
+of_last, of_model = error_over_time(last), error_over_time(predicted)
 n_input, n_output = x.shape[-1], y.shape[-1]
 times = torch.arange(n_input + 1, n_input + n_output + 1)
 figure, axes = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
-axes.plot(times, error_over_time(last), "--", color="grey", label="last input")
-axes.plot(times, error_over_time(predicted), marker=".", label="model")
+axes.plot(times, of_last, "--", color="grey", label="last input")
+axes.plot(times, of_model, marker=".", label="model")
 axes.set(xlabel="time", ylabel="relative error of test flows", ylim=(0, None))
 axes.legend()
 plt.show()
 print("time   last input   model")
-for time, *errors in zip(
-    *(times, error_over_time(last), error_over_time(predicted)), strict=True
-):
-    print(f"{time:4d} {errors[0]:12.3f} {errors[1]:7.3f}")
+for k, time in enumerate(times):
+    print(f"{time:4d} {of_last[k]:12.3f} {of_model[k]:7.3f}")
 
 # %%
 # Frames of the first test flow
@@ -141,7 +140,7 @@ for time, *errors in zip(
 
 FRAMES = (0, 3, 6, 9)
 figure, rows = plt.subplots(
-    *(3, len(FRAMES)), figsize=(2.6 * len(FRAMES), 7), layout="constrained"
+    3, len(FRAMES), figsize=(2.6 * len(FRAMES), 7), layout="constrained"
 )
 for column, frame in zip(rows.T, FRAMES, strict=True):
     truth, found = (field[0, 0, :, :, frame] for field in (y_test, predicted))

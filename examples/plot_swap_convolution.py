@@ -24,7 +24,7 @@ from neuralop.utils import count_model_params
 from dinozaur_no import DiffusionSpectralConv
 
 sys.path.append("")  # where Python finds the folder of the benchmarks
-from benchmarks.data.darcy import darcy_fields
+from benchmarks.data.sets import load_splits
 
 # %%
 # Data
@@ -32,17 +32,27 @@ from benchmarks.data.darcy import darcy_fields
 # A permeability with two values, and the pressure of the flow through it. The equation
 # is solved on 94 x 94 nodes, of which every third is kept. That makes 32 per axis, an
 # even number: on odd grids the dense layer of neuraloperator 2.0.0 shifts its modes
-# the wrong way, and the comparison would not be fair.
+# the wrong way, and the comparison would not be fair. Inputs and training targets are
+# scaled; test fields stay in physical units.
 
 N_TRAIN, N_TEST = 160, 40
-coeff, sol = darcy_fields(
-    N_TRAIN + N_TEST, size=94, stride=3, workers=1, progress=False
+splits = load_splits(
+    "darcy",
+    n_train=N_TRAIN,
+    n_test=N_TEST,
+    size=94,
+    stride=3,
+    workers=1,
+    progress=False,
 )
-x, y = torch.from_numpy(coeff)[:, None], torch.from_numpy(sol)[:, None]
-x = (x - x[:N_TRAIN].mean()) / x[:N_TRAIN].std()
-mean, std = y[:N_TRAIN].mean(), y[:N_TRAIN].std()
-(x_train, x_test), y_test = x.split([N_TRAIN, N_TEST]), y[N_TRAIN:]
-y_train = (y[:N_TRAIN] - mean) / std
+x_train, y_train, x_test, y_test = (
+    torch.stack([item[key] for item in part])
+    for part in (splits.train, splits.test)
+    for key in ("x", "y")
+)
+scale_x, scale_y = splits.normalizers["x"], splits.normalizers["y"]
+x_train, x_test = scale_x.transform(x_train), scale_x.transform(x_test)
+y_train = scale_y.transform(y_train)
 
 # %%
 # Two models
@@ -86,7 +96,8 @@ relative = LpLoss(d=2, reduction="mean")
 
 @torch.no_grad()
 def predict(model):
-    return torch.cat([model(part) for part in x_test.split(20)]) * std + mean
+    outputs = torch.cat([model(part) for part in x_test.split(20)])
+    return scale_y.inverse_transform(outputs)
 
 
 def train(model):
@@ -123,7 +134,8 @@ plt.show()
 # %%
 # The first test field
 # --------------------
-# Predictions above, their errors below, each row with the same colours.
+# Left: input and true pressure. Middle and right: the predictions, in the colours of
+# the true pressure, and below them their errors, on one common scale.
 #
 # When this was written, the diffusion layers had the smaller error on the test fields,
 # with a small part of the parameters. It is one seed with few fields, and the learning

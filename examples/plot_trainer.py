@@ -141,10 +141,10 @@ with torch.no_grad():
         print(f"{points} x {points} points: relative error {total / N_TEST:.4f}")
 
 # %%
-# The first test field: trained on grids like that of the upper row, asked on that of
-# the lower one. When this was written, the error on the fine grid was somewhat larger.
-# What is new there lies along the upper and the right edge: the padding begins one step
-# after the last point, and the step is another.
+# The first test field: trained on grids like that of the upper row, evaluated on that
+# of the lower row. When this was written, the error on the fine grid was somewhat
+# larger. What is new there lies along the upper and the right edge: the padding begins
+# one step after the last point, and the step is another.
 
 figure, rows = plt.subplots(2, 4, figsize=(11.5, 5.4), layout="constrained")
 for row, data, name in zip(rows, (coarse, fine), predictions, strict=True):
