@@ -41,11 +41,16 @@ HELD_OUT = 16
 TRIALS = {
     **{
         f"rate-{rate:g}": Trial(
-            ("gino", "tgino", "dinozaur"),
+            models,
             f"Schedule-Free, learning rate {rate:g}, half of the epochs",
             {"schedule": "schedule-free", "rate": rate, "epochs": 6},
         )
-        for rate in (1e-3, 3e-3, 1e-2, 3e-2)
+        for rate, models in (
+            (1e-3, ("gino", "tgino", "dinozaur")),
+            (3e-3, ("gino", "tgino", "dinozaur", "gino_g", "tgino_g")),
+            (1e-2, ("gino", "tgino", "dinozaur", "gino_g", "tgino_g")),
+            (3e-2, ("gino", "tgino", "dinozaur")),
+        )
     },
     **{
         f"one-cycle-{rate:g}": Trial(

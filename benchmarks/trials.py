@@ -16,6 +16,7 @@ from benchmarks.train import add_common, check_options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks trials``."""
     parser.add_argument("names", nargs="*", help=f"of {', '.join(TRIALS)} (all)")
+    parser.add_argument("--models", nargs="+", help="only these of a trial's models")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--dry-run", action="store_true", help="only say what is left")
     add_common(parser, preset=False)
@@ -34,6 +35,12 @@ def run(args: argparse.Namespace) -> None:
     for seed in args.seeds:
         for name in args.names or TRIALS:
             trial, preset = TRIALS[name], "quick" if args.quick else name
-            for model in trial.models:
-                jobs.append((find_row(trial.dataset, model, preset), seed))
+            wanted = [m for m in trial.models if m in (args.models or trial.models)]
+            jobs += [(find_row(trial.dataset, m, preset), seed) for m in wanted]
+    if not jobs:
+        known = dict.fromkeys(m for trial in TRIALS.values() for m in trial.models)
+        raise ValueError(
+            f"--models (={' '.join(args.models)}) names no model of these trials; all "
+            f"trials together have {', '.join(known)}"
+        )
     work_off(list(dict.fromkeys(jobs)), args)

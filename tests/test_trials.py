@@ -124,6 +124,10 @@ def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
     assert found == {"gino", "tgino", "dinozaur", "dinozaur_b"}
     assert main([*words, "--dry-run"]) == 0
     assert "0 of 4 trainings are left" in capsys.readouterr().out
+    assert main([*words, "--models", "tgino", "--dry-run"]) == 0
+    assert "0 of 1 trainings are left" in capsys.readouterr().out
+    assert main(["trials", "--models", "fno"]) == 2
+    assert "--models (=fno) names no model" in capsys.readouterr().err
     assert main(["trials", "nonsense"]) == 2
     assert "unknown trial (=nonsense)" in capsys.readouterr().err
 
