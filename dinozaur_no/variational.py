@@ -29,7 +29,7 @@ class VariationalOperator(NoisyOperator):
     r"""A neural operator with a posterior over its diffusion times, and noise.
 
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
-    are :math:`u = N_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
+    are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
     all points. Calling it calls the model: in training mode with drawn times, in
     evaluation mode with the posterior medians.
 
