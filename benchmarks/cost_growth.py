@@ -35,9 +35,9 @@ SLOPE_COLUMNS = {"over": "Cost over", "layer": "Layer", "slope": "Log-log slope"
 AXIS_COLUMNS = {
     "points": "Points",
     "modes": "Modes",
-    "dense_ms": "Dense ms",
+    "dense_ms": "Table ms",
     "fft_ms": "FFT ms",
-    "dense_over_fft": "Dense / FFT",
+    "dense_over_fft": "Table / FFT",
 }
 
 

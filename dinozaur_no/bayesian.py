@@ -20,11 +20,11 @@ Draw = Literal["forward", "item"]
 class BayesianDiffusionConv(DiffusionSpectralConv):
     r"""Diffusion layer with a Gaussian posterior over the logarithms of its times.
 
-    With c channels the model of one layer is [1]_
+    The model of one layer, with channels i, is [1]_
 
-    1. prior: :math:`\ln \tau_c \sim N(m_c, s_c^2)`, independent;
-    2. approximate posterior: :math:`\ln \tau \sim N(\mu, L L^T)` with L lower
-       triangular, learned together with all other weights.
+    1. prior: :math:`\ln \tau_i \sim \mathcal{N}(m_i, s_i^2)`, independent;
+    2. approximate posterior: :math:`\ln \tau \sim \mathcal{N}(\mu, L L^T)` with L
+       lower triangular, learned together with all other weights.
 
     In training mode the times are drawn, :math:`\tau = \exp(\mu + L \epsilon)`, and
     gradients flow to :math:`\mu` and L. In evaluation mode they are the posterior
@@ -185,8 +185,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
         As it does not change under the exponential map, it is that of the Gaussians,
 
-        .. math:: \sum_c \frac{(L L^T)_{cc} + (\mu_c - m_c)^2}{2 s_c^2} - \frac12
-                  + \ln s_c - \ln L_{cc} .
+        .. math:: \sum_i \frac{(L L^T)_{ii} + (\mu_i - m_i)^2}{2 s_i^2} - \frac12
+                  + \ln s_i - \ln L_{ii} .
         """
         distance = self.raw_time - self.prior_mean
         spread = self.posterior_scale_tril.square().sum(1) + distance.square()

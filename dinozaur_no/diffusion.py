@@ -31,19 +31,19 @@ from .heat import diffuse
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     r"""Diffusion layer for neural operators, a drop-in for ``SpectralConv``.
 
-    The layer computes, for an input with channels :math:`x_c` on a periodic box,
+    The layer computes, for an input with channels :math:`x_i` on a periodic box,
 
-    1. the real Fourier coefficients of x, :math:`\hat x_c(k)`,
+    1. the real Fourier coefficients of x, :math:`\hat x_i(k)`,
        :math:`|k_j| \le` ``n_modes[j] // 2``;
     2. diffusion of each channel for its own learned time,
-       :math:`\hat v_c(k) = e^{-4 \pi^2 |k|^2 \tau_c}\, \hat x_c(k)`;
+       :math:`\hat v_i(k) = e^{-4 \pi^2 |k|^2 \tau_i}\, \hat x_i(k)`;
     3. gradient features,
-       :math:`G_c = \tanh \sum_r \langle \nabla v_c, W^{grad}_{cr} \nabla v_r \rangle`;
+       :math:`G_i = \tanh \sum_r \langle \nabla v_i, W^{grad}_{ir} \nabla v_r \rangle`;
     4. the output :math:`y = W^{mix} [v; G] + b`.
 
     Its size does not depend on the dimension or the number of modes: one number per
-    channel for the multiplier, and :math:`c^2 + 2 o c` for the gradient features. All
-    arithmetic is real. See [1]_.
+    channel for the multiplier, and :math:`c^2 + 2 o c` for the gradient features of c
+    channels in and o channels out. All arithmetic is real. See [1]_.
 
     Parameters
     ----------

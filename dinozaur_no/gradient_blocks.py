@@ -1,7 +1,7 @@
 r"""Gradient features in blocks: little memory, little time.
 
 With :math:`u = W^{grad} v` the features are
-:math:`G_c = \tanh \langle \nabla v_c, \nabla u_c \rangle`. Four observations make them
+:math:`G_i = \tanh \langle \nabla v_i, \nabla u_i \rangle`. Four observations make them
 cheap:
 
 1. Mixing channels commutes with the transform: u is mixed on the few coefficients, and

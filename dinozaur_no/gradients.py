@@ -1,8 +1,8 @@
 r"""The gradient features, and how they and the field itself are mixed.
 
-The features of a smooth field v with channels c are (DINOZAUR, equation 7)
+The features of a smooth field v with channels :math:`v_i` are (DINOZAUR, equation 7)
 
-.. math:: G_c = \tanh \sum_r \langle \nabla v_c, W^{grad}_{cr} \nabla v_r \rangle .
+.. math:: G_i = \tanh \sum_r \langle \nabla v_i, W^{grad}_{ir} \nabla v_r \rangle .
 
 Written naively they need the gradient of every channel on the whole grid, twice the
 memory of the rest of the layer and most of its time; `gradient_blocks` does better.

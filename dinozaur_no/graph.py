@@ -27,8 +27,9 @@ def accelerate_gno(model: M, *, chunk_edges: int | None = None) -> M:
     """Make the GNO layers of a model fast, in place.
 
     The neighbour search and the integral transform of every `GNOBlock` are replaced by
-    `RadiusSearch` and `FastIntegralTransform`. Results, parameters and the keys of the
-    ``state_dict`` stay the same, so checkpoints load before and after. A second call
+    `RadiusSearch` and `FastIntegralTransform`. Parameters and the keys of the
+    ``state_dict`` stay the same, so checkpoints load before and after. Results agree up
+    to rounding, except where a point lies at the very edge of the radius. A second call
     changes nothing, except for ``chunk_edges`` if that is given.
 
     Parameters

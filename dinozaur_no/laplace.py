@@ -34,9 +34,9 @@ class LastLayerLaplace(LinearPosterior):
 
     .. math:: H = \frac{C}{\sigma^2} \sum_i \phi_i \phi_i^T + \alpha I .
 
-    Each row of W is :math:`N(w, H^{-1})`, where w are the trained weights. The variance
-    at a point is :math:`\phi^T H^{-1} \phi`. Everything but the last layer is fixed.
-    Calling it calls the model.
+    Each row of W is :math:`\mathcal{N}(w, H^{-1})`, where w are the trained weights.
+    The variance at a point is :math:`\phi^T H^{-1} \phi`. Everything but the last
+    layer is fixed. Calling it calls the model.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LastLayerLaplace(LinearPosterior):
     noise_variance : float, default exp(-4)
         :math:`\sigma^2` in units of the targets.
     prior_precision : float, default 1.0
-        :math:`\alpha`; the prior of each weight is :math:`N(0, 1 / \alpha)`.
+        :math:`\alpha`; the prior of each weight is :math:`\mathcal{N}(0, 1 / \alpha)`.
     scale : float, default 1.0
         C, how many times the data count. The points of a field are not independent,
         so a C below 1 can be sensible; above 1 the posterior is narrower than Bayes'.

@@ -2,7 +2,8 @@
 
 Each function returns a `matplotlib.figure.Figure`; ``figure.savefig("name.pdf")``
 writes it. Where ``matplotlib.pyplot`` was imported before, ``plt.show()`` shows it;
-otherwise pyplot is not needed, nor a display. Needs ``pip install dinozaur-no[plots]``.
+otherwise pyplot is not needed, nor a display. Needs matplotlib: ``pip install
+'.[plots]'`` in the project's folder.
 """
 
 from .correlation import lag_correlation, neighbour_correlation, point_correlation

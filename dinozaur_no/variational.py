@@ -29,7 +29,7 @@ class VariationalOperator(NoisyOperator):
     r"""A neural operator with a posterior over its diffusion times, and noise.
 
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
-    are :math:`u = N_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
+    are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
     all points. Calling it calls the model: in training mode with drawn times, in
     evaluation mode with the posterior medians.
 
@@ -112,7 +112,7 @@ class VariationalOperator(NoisyOperator):
         return self.model(*args, **kwargs)
 
     def kl_divergence(self) -> Tensor:
-        """Divergence of the posterior of all layers from their prior, a scalar."""
+        """KL divergence of the posterior of all layers from their prior, a scalar."""
         return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
 
     def elbo(
@@ -134,7 +134,7 @@ class VariationalOperator(NoisyOperator):
             N, the number of fields in the whole training set (under DDP: of all
             processes together).
         beta : float or "paper", default 1.0
-            Weight of the divergence: 1 is the bound, less during a warm-up.
+            Weight of the KL divergence: 1 is the bound, less during a warm-up.
             ``"paper"`` is the paper's scaling, with the divergence added to the loss of
             every single field, so ``beta = num_data``.
 
@@ -299,7 +299,7 @@ class VariationalOperator(NoisyOperator):
 
 
 def kl_weight(beta: float | str, num_data: int) -> float:
-    """The weight of the divergence as a number."""
+    """The weight of the KL divergence as a number."""
     if beta == "paper":
         return float(num_data)
     if isinstance(beta, str) or not 0 <= beta < math.inf:

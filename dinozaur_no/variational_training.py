@@ -1,7 +1,8 @@
 """What training a `VariationalOperator` needs besides its loss.
 
-The objective for neuraloperator's `Trainer`, parameter groups for the optimiser, and
-starts from a trained deterministic model: its weights, and a prior from its times.
+The objective for neuraloperator's `Trainer`, parameter groups for the optimiser (for
+deterministic models too), and starts from a trained deterministic model: its weights,
+and a prior from its times.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class VariationalLoss(nn.Module):
 
     Pass the same object as ``training_loss`` and as ``regularizer``: as the first it is
     the negative log-likelihood summed over the fields of a batch, as upstream's losses
-    are sums, as the second the share of the divergence that belongs to these fields.
-    Over an epoch both add up to minus the ELBO, whatever the sizes of the batches, also
-    of a last one that is smaller, and on all processes of DDP together. Closed-form
-    noise is updated on the way.
+    are sums, as the second the share of the KL divergence that belongs to these
+    fields. Over an epoch both add up to minus the ELBO, whatever the sizes of the
+    batches, also of a last one that is smaller, and on all processes of DDP together.
+    Closed-form noise is updated on the way.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class VariationalLoss(nn.Module):
     num_data : int
         Fields in the whole training set.
     beta : float or "paper", default 1.0
-        Weight of the divergence, as for `VariationalOperator.elbo`.
+        Weight of the KL divergence, as for `VariationalOperator.elbo`.
     warmup_steps : int, default 0
         Batches over which the weight rises from 0 to ``beta``. Their number so far is
         part of the ``state_dict``, which `Trainer` saves.
@@ -109,14 +110,14 @@ class VariationalLoss(nn.Module):
 
     @property
     def kl_weight(self) -> float:
-        """Weight of the divergence in the present step."""
+        """Weight of the KL divergence in the present step."""
         if not self.warmup_steps:
             return self.beta
         return self.beta * min(1.0, self.steps.item() / self.warmup_steps)
 
     @property
     def loss(self) -> Tensor:
-        """The divergence, weighted for the fields of the last batch."""
+        """The KL divergence, weighted for the fields of the last batch."""
         share = self.kl_weight * self._n_fields / self.num_data
         return share * self.operator.kl_divergence()
 
@@ -128,31 +129,44 @@ def parameter_groups(
     variational_lr: float | None = None,
     weight_decay: float = 1e-4,
 ) -> list[dict[str, Any]]:
-    """Parameters for an optimiser, those of the posterior in a group of their own.
+    """Parameters for an optimiser, times and posteriors in groups of their own.
 
-    They need a larger learning rate, and weight decay would pull the posterior towards
-    a time and a scale of 1, which means nothing.
+    Both are stored as logarithms, which weight decay would pull towards a time and a
+    scale of 1, which means nothing. A posterior also needs a larger learning rate.
 
     Parameters
     ----------
     model : nn.Module
-        A `VariationalOperator`, or a model with `BayesianDiffusionConv` layers.
+        A model with `DiffusionSpectralConv` or `BayesianDiffusionConv` layers, or a
+        `VariationalOperator`.
     lr : float, default 1e-3
         Learning rate of the weights.
     variational_lr : float, optional
-        Learning rate of posterior and noise, by default ``10 * lr``.
+        Learning rate of times, posterior and noise. By default ``10 * lr`` for
+        posterior and noise, and ``lr`` for the times of deterministic layers.
     weight_decay : float, default 1e-4
         Weight decay of the weights.
+
+    Returns
+    -------
+    list of dict
+        The weights; then, without weight decay, posterior and noise, if there is a
+        posterior, and the times of deterministic layers, if there are any.
 
     Examples
     --------
     >>> import torch
     >>> from neuralop.models import FNO
-    >>> from dinozaur_no import BayesianDiffusionConv, parameter_groups
+    >>> from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
+    >>> from dinozaur_no import parameter_groups
+    >>> model = FNO((8, 8), 1, 1, 16, conv_module=DiffusionSpectralConv)
+    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
+    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
+    [(0.001, 0.0001), (0.001, 0.0)]
     >>> model = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
     >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
-    >>> [group["lr"] for group in optimiser.param_groups]
-    [0.001, 0.01]
+    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
+    [(0.001, 0.0001), (0.01, 0.0)]
     """
     (rate,) = number_per_axis("lr", lr, 1)
     special = 10 * rate if variational_lr is None else variational_lr
@@ -160,24 +174,31 @@ def parameter_groups(
     if not 0 <= weight_decay < math.inf:
         raise ValueError(f"weight_decay (={weight_decay}) must be at least 0")
     variational: list[Tensor] = []
+    times: list[Tensor] = []
     for module in model.modules():
         if isinstance(module, BayesianDiffusionConv):
             of_layer = (module.raw_time, module.raw_scale, module.raw_correlation)
             variational += [p for p in of_layer if p is not None]
+        elif isinstance(module, DiffusionSpectralConv):
+            times.append(module.raw_time)
         noise = getattr(module, "raw_noise", None)
         if isinstance(module, VariationalOperator) and isinstance(noise, nn.Parameter):
             variational.append(noise)
-    if not variational:
+    if not variational and not times:
         raise ValueError(
-            f"model ({type(model).__name__}) contains no BayesianDiffusionConv, so "
-            "there is nothing to treat differently; pass model.parameters()"
+            f"model ({type(model).__name__}) contains no DiffusionSpectralConv and no "
+            "BayesianDiffusionConv, so there is nothing to treat differently; pass "
+            "model.parameters()"
         )
-    known = {id(p) for p in variational}
+    known = {id(p) for p in variational + times}
     weights = [p for p in model.parameters() if id(p) not in known]
-    return [
-        {"params": weights, "lr": rate, "weight_decay": weight_decay},
-        {"params": variational, "lr": special, "weight_decay": 0.0},
-    ]
+    groups = [{"params": weights, "lr": rate, "weight_decay": weight_decay}]
+    if variational:
+        groups.append({"params": variational, "lr": special, "weight_decay": 0.0})
+    if times:
+        rate_of_times = rate if variational_lr is None else special
+        groups.append({"params": times, "lr": rate_of_times, "weight_decay": 0.0})
+    return groups
 
 
 def warm_start(

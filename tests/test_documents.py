@@ -1,9 +1,13 @@
 """The Python in README and docs runs as it is printed."""
 
+import inspect
+import math
 import re
 from pathlib import Path
 
 import pytest
+
+from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,3 +41,17 @@ def test_names_in_parts_exist(page):
         for line in re.findall(r"^from dinozaur_no.*import .*$", block, re.M):
             if PARTIAL.search(block):
                 exec(line, {})
+
+
+@pytest.mark.parametrize("conv", [DiffusionSpectralConv, BayesianDiffusionConv])
+def test_options_of_the_layers_are_those_of_the_code(conv):
+    page = (ROOT / "docs/layer.md").read_text(encoding="utf-8")
+    _, mark, rest = page.partition(f"<!-- options of {conv.__name__} -->\n")
+    assert mark
+    shown = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", rest.partition("\n\n")[0], re.M)
+    parameters = inspect.signature(conv).parameters
+    for name, default in shown:
+        assert eval(default, {"math": math}) == parameters[name].default, name
+    if conv is BayesianDiffusionConv:
+        options = {p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
+        assert {name for name, _ in shown} == options

@@ -583,10 +583,45 @@ def test_parameter_groups():
     fast = parameter_groups(operator.model, lr=1e-3, variational_lr=0.5)
     assert fast[1]["lr"] == 0.5
     assert len(fast[1]["params"]) == 3 * 2
-    with pytest.raises(ValueError, match="contains no BayesianDiffusionConv"):
+    with pytest.raises(ValueError, match="contains no DiffusionSpectralConv"):
         parameter_groups(FNO((4, 4), 1, 1, 4))
     with pytest.raises(ValueError, match=r"variational_lr \(=-1\)"):
         parameter_groups(operator, variational_lr=-1)
+
+
+def test_parameter_groups_of_a_deterministic_model():
+    model = FNO((4, 4), 1, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    weights, times = parameter_groups(model, lr=1e-3, weight_decay=0.1)
+    assert weights["lr"] == times["lr"] == 1e-3
+    assert weights["weight_decay"] == 0.1
+    assert times["weight_decay"] == 0.0
+    ids = [id(p) for group in (weights, times) for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in model.parameters())
+    expected = [layer.raw_time for layer in model.fno_blocks.convs]
+    assert list(map(id, times["params"])) == list(map(id, expected))
+    assert parameter_groups(model, variational_lr=0.5)[1]["lr"] == 0.5
+    # Nothing but weight decay moves: only the times stay.
+    optimiser = torch.optim.AdamW(parameter_groups(model, lr=0.1, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = copy.deepcopy(model.state_dict())
+    optimiser.step()
+    for name, parameter in model.named_parameters():
+        stays = name.endswith("raw_time")
+        expected = before[name] if stays else before[name] * (1 - 0.1 * 0.5)
+        torch.testing.assert_close(parameter.detach(), expected)
+
+
+def test_parameter_groups_of_layers_of_both_kinds():
+    plain, bayesian = (
+        conv(2, 2, (4, 4)) for conv in (DiffusionSpectralConv, BayesianDiffusionConv)
+    )
+    model = nn.ModuleList([plain, bayesian])
+    weights, variational, times = parameter_groups(model, lr=1e-3)
+    assert [g["lr"] for g in (weights, variational, times)] == [1e-3, 1e-2, 1e-3]
+    assert [g["weight_decay"] for g in (variational, times)] == [0.0, 0.0]
+    assert len(variational["params"]) == 3
+    assert list(map(id, times["params"])) == [id(plain.raw_time)]
 
 
 # Errors
