@@ -102,7 +102,8 @@ class Row:
     @property
     def rate(self) -> float:
         """Learning rate, the highest one of a schedule."""
-        return self.size.rate or RATES.get((self.dataset, self.base), 1e-3)
+        paper = RATES.get((self.dataset, self.base), 1e-3)
+        return self.size.rates.get(self.base) or self.size.rate or paper
 
     @property
     def schedule(self) -> Schedule:
