@@ -164,6 +164,7 @@ def body(args: argparse.Namespace) -> Figure:
         coordinates=along.tolist(),
         label="pressure [Pa]",
     )
+    figure.axes[0].set_xlabel("position from nose to tail, in lengths of the box")
     return figure
 
 
