@@ -37,9 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure as New
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: pip install dinozaur-no[plots]"
-        ) from error
+        raise ImportError("plots need matplotlib: pip install matplotlib") from error
     pyplot = sys.modules.get("matplotlib.pyplot")
     make = New if pyplot is None else pyplot.figure
     return make(figsize=(width, height), dpi=150, layout="constrained")
