@@ -449,7 +449,7 @@ def test_a_model_that_diverged():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install dinozaur-no\[plots\]"):
+    with pytest.raises(ImportError, match="pip install matplotlib"):
         plot_samples(prediction(5))
 
 
