@@ -82,15 +82,15 @@ TRIALS = {
         "positions encoded as they are, half of the epochs",
         {"stretch": 1.0, "epochs": 6},
     ),
-    "posterior": Trial(("dinozaur_b",), "a third of half the epochs with spread", HALF),
+    "posterior": Trial(("dinozaur_b",), "6 epochs, the last 2 with spread", HALF),
     "posterior-longer": Trial(
         ("dinozaur_b",),
-        "half of half the epochs with spread",
+        "6 epochs, the last 3 with spread",
         {**HALF, "warm_epochs": 3},
     ),
     "divergence-whole": Trial(
         ("dinozaur_b",),
-        "a third, with the paper's weight of the KL divergence",
+        "6 epochs, the last 2 with the paper's weight of the KL divergence",
         {**HALF, "divergence": "paper"},
     ),
     "prior-proposed": Trial(
@@ -158,7 +158,7 @@ class Size:
     stretch : float
         What these are multiplied by first. The fastest sinusoid has the frequency 1, so
         that all of them are nearly straight lines in the unit cube. Times 2 pi, the
-        fastest one has a whole period there, which makes short trainings better.
+        fastest one has a whole period there.
     kernel : tuple of int
         Hidden widths of the kernel of the graph layer.
     """
