@@ -20,8 +20,8 @@ METRICS = (
     *("coverage_95", "width_95", "sharpness", "error_std_correlation"),
 )
 SETUP = (
-    *("noise_variance", "draws", "schedule", "learning_rate", "batch", "epochs"),
-    *("train", "test", "width", "modes", "seconds", "peak_mb"),
+    *("noise_variance", "draws", "schedule", "learning_rate", "start"),
+    *("batch", "epochs", "train", "test", "width", "modes", "seconds", "peak_mb"),
     *("device", "precision", "processes", "data"),
 )
 PACKAGES = ("lightning-fabric", "schedulefree")

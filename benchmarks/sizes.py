@@ -40,33 +40,51 @@ HELD_OUT = 16
 #: A Bayesian training with half of the epochs.
 HALF = {"bayesian_epochs": 6, "warm_epochs": 4}
 
+#: Models of bodies without uncertainty.
+MESH_MODELS = ("gino", "gino_g", "tgino", "tgino_g")
+BODY_MODELS = (*MESH_MODELS, "separable", "dinozaur_no-g", "dinozaur")
+
+
+def _rates(
+    dataset: str,
+    name: str,
+    models: tuple[str, ...],
+    rates: tuple[float, ...],
+    schedule: str = "schedule-free",
+    start: str = "balanced",
+    epochs: int = 6,
+) -> dict[str, Trial]:
+    """Trials of learning rates, one of each."""
+    words = "one cycle" if schedule == "one-cycle" else "Schedule-Free"
+    first = "balanced start" if start == "balanced" else "torch's start"
+    same = {"schedule": schedule, "start": start, "epochs": epochs, "rates": {}}
+    return {
+        f"{name}-{rate:g}": Trial(
+            models,
+            f"{words}, learning rate {rate:g}, {first}, {epochs} epochs",
+            {**same, "rate": rate},
+            dataset,
+        )
+        for rate in rates
+    }
+
+
 #: To choose settings, and to find out what the results on bodies depend on.
 TRIALS = {
-    **{
-        f"rate-{rate:g}": Trial(
-            ("gino", "tgino", "dinozaur"),
-            f"Schedule-Free, learning rate {rate:g}, half of the epochs",
-            {"schedule": "schedule-free", "rate": rate, "epochs": 6},
-        )
-        for rate in (1e-3, 3e-3, 1e-2, 3e-2)
-    },
-    **{
-        f"one-cycle-{rate:g}": Trial(
-            ("dinozaur",),
-            f"one cycle, learning rate {rate:g}, half of the epochs",
-            {"schedule": "one-cycle", "rate": rate, "epochs": 6},
-        )
-        for rate in (1e-3, 3e-3, 1e-2)
-    },
-    **{
-        f"ahmed-rate-{rate:g}": Trial(
-            ("gino", "dinozaur"),
-            f"Schedule-Free, learning rate {rate:g}, half of the epochs",
-            {"schedule": "schedule-free", "rate": rate, "epochs": 6},
-            dataset="ahmed",
-        )
-        for rate in (3e-3, 1e-2)
-    },
+    **_rates("car", "car", BODY_MODELS, (3e-3, 1e-2, 3e-2), epochs=4),
+    **_rates("ahmed", "ahmed", BODY_MODELS, (3e-3, 1e-2, 3e-2), epochs=4),
+    **_rates(
+        "ahmed", "ahmed-torch", ("gino", "tgino", "dinozaur"), (1e-2,), start="torch"
+    ),
+    **_rates(
+        *("car", "rate", ("gino", "tgino", "dinozaur"), (1e-3, 3e-3, 1e-2, 3e-2)),
+        start="torch",
+    ),
+    **_rates(
+        *("car", "one-cycle", ("dinozaur",), (1e-3, 3e-3, 1e-2)),
+        schedule="one-cycle",
+        start="torch",
+    ),
     "times-faster": Trial(
         ("dinozaur",),
         "times learn 10 times as fast, half of the epochs",
@@ -136,6 +154,9 @@ class Size:
         Learning rates of some models, instead of that.
     schedule : str, optional
         Of all models, instead of the paper's.
+    start : str
+        First weights of pointwise layers: ``"torch"``, as torch and neuraloperator have
+        them, or ``"balanced"``, see `benchmarks.operators.balance`.
     time_rate : float
         What the rate of the diffusion times is multiplied by.
     time_init : tuple of float
@@ -177,6 +198,7 @@ class Size:
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
     schedule: Literal["one-cycle", "schedule-free"] | None = None
+    start: Literal["torch", "balanced"] = "torch"
     time_rate: float = 1.0
     time_init: tuple[float, float] = (1e-4, 1e-1)
     divergence: float | Literal["paper"] = "paper"
@@ -269,7 +291,7 @@ SMALL_CAR = replace(
     divergence=1.0,
     schedule="schedule-free",  # and a rate for few steps, see docs/benchmarks.md
     rate=1e-2,
-    rates={"gino_g": 3e-3, "tgino_g": 3e-3},
+    start="balanced",
     draws=20,
     radius=0.05,  # enough for some neighbours of every vertex
     low_rank=2e-3,

@@ -200,6 +200,7 @@ def record(
         "draws": str(draws_of(row)),
         "schedule": row.schedule,
         "learning_rate": str(row.rate),
+        "start": size.start,
         "batch": str(size.batch),
         "epochs": str(fitting.epochs),
         "train": str(len(fitting.train)),
