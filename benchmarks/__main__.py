@@ -19,6 +19,7 @@ COMMANDS = {
     "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
     "ablation": "train with other widths, depths and modes",
     "trials": "train with one setting changed, judged on held-out samples",
+    "contrast": "what untrained models of bodies keep of their input",
     "efficiency": "memory and time of whole models on synthetic fields",
     "figure": "draw a figure of the paper from results and trained models",
     "list": "the rows of the paper's tables, with numbers of parameters",

@@ -99,6 +99,14 @@ class MeshOperator(nn.Module):
 
 def build(row: Row) -> nn.Module:
     """The model of a row with random weights; a Bayesian one with its noise."""
+    model = assemble(row)
+    if row.size.start == "balanced":
+        balance(model)
+    return VariationalOperator(model) if row.method == "bayesian" else model
+
+
+def assemble(row: Row) -> nn.Module:
+    """The model of a row with the weights that torch and neuraloperator give it."""
     size, options = row.size, convolution(row)
     if row.method == "dropout":
         options["channel_mlp_dropout"] = DROPOUT
@@ -149,9 +157,7 @@ def build(row: Row) -> nn.Module:
                 block.neighbor_search = RadiusSearch(
                     capacity=size.n_train + size.n_test, capacity_bytes=1 << 32
                 )
-    if size.start == "balanced":
-        balance(model)
-    return VariationalOperator(model) if row.method == "bayesian" else model
+    return model
 
 
 def balance(model: nn.Module) -> None:

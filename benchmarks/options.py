@@ -18,6 +18,11 @@ def add_options(parser: argparse.ArgumentParser, rounds: str, page: str) -> None
     """
     parser.add_argument("--rounds", type=int, help=f"timed rounds ({rounds})")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
+    add_files(parser, page)
+
+
+def add_files(parser: argparse.ArgumentParser, page: str) -> None:
+    """Declare where to put the results."""
     parser.add_argument("--out", type=Path, help="directory for all files")
     parser.add_argument(
         "--update-docs", action="store_true", help=f"show the results in {page}"
@@ -33,6 +38,11 @@ def check_options(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} (={value}) must be at least 1")
+    check_files(args)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Refuse places that are not for these results."""
     if args.quick and args.out is None:
         raise ValueError("--quick has no place among the results: give --out DIR")
     if args.update_docs and args.out:
