@@ -69,7 +69,7 @@ def measure(row: Row, start: str, samples: Samples) -> Iterator[dict[str, str]]:
         model(**samples.batch([index])[0])
     places = len(passed) // bodies
     for place in range(places):
-        values = torch.stack([v.flatten(1) for v in passed[place::places]])
+        values = torch.stack([v[0].flatten(1) for v in passed[place::places]])
         yield {
             "dataset": row.dataset,
             "model": row.model,
