@@ -10,7 +10,7 @@ if sys.platform != "win32":
 
 
 @contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[bool]:
+def locked(path: Path, wait: bool = True, notice: str = "") -> Iterator[bool]:
     """Hold the lock of a file that need not exist; yield whether it was free.
 
     Parameters
@@ -20,6 +20,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     wait : bool, default True
         Whether to wait until it is free. Otherwise the body runs anyway and has to
         look at what was yielded.
+    notice : str, optional
+        Printed if there is something to wait for.
     """
     if sys.platform == "win32":
         yield True  # one process at a time is up to the user there
@@ -27,8 +29,12 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / f".{path.name}.lock").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield False
-            return
+            if not wait:
+                yield False
+                return
+            if notice:
+                print(notice, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield True

@@ -35,7 +35,9 @@ def load_splits(
     if files is not None:  # what was chosen when they were made cannot be chosen now
         items = sets.keywords(sets.data_set(row.dataset).item)
         settings = {key: value for key, value in settings.items() if key in items}
-    with locked((cache or CACHE_DIR) / row.dataset):  # one process makes them
+    place = (cache or CACHE_DIR) / row.dataset
+    notice = f"{row.dataset}: waiting for another process that makes or reads the data"
+    with locked(place, notice=notice):  # one process makes them
         splits = sets.load_splits(
             row.dataset,
             n_train=size.n_train + size.held_out,

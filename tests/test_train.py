@@ -22,6 +22,7 @@ from benchmarks.memory import forget_peak, peak_megabytes
 from benchmarks.optimisers import ScheduleFree, make_optimiser
 from benchmarks.phases import mixed, phases
 from benchmarks.rows import Row
+from benchmarks.samples import load_splits
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -165,6 +166,17 @@ def test_campaign_trains_what_is_missing(cache, tmp_path, capsys):
     assert main(words) == 0
     assert "1 of 4 trainings are left" in capsys.readouterr().out
     assert len(records.read(tmp_path / "runs.csv")) == 4
+
+
+def test_waiting_for_the_data_is_said(tmp_path, capsys):
+    row = Row("darcy", "fno", "quick")
+    with ThreadPoolExecutor(1) as pool:
+        with locked(tmp_path / "darcy"):
+            loading = pool.submit(load_splits, row, tmp_path)
+            time.sleep(0.5)
+            assert not loading.done()
+        assert len(loading.result(60).train) == row.size.n_train
+    assert "darcy: waiting for another process" in capsys.readouterr().err
 
 
 def test_campaigns_are_not_for_torchrun(monkeypatch, capsys):
