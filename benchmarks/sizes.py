@@ -106,6 +106,11 @@ TRIALS = {
         "6 epochs, the last 3 with spread",
         {**HALF, "warm_epochs": 3},
     ),
+    "divergence-16": Trial(
+        ("dinozaur_b",),
+        "6 epochs, the last 2 with 16 times the weight of the KL divergence",
+        {**HALF, "divergence": 16.0},
+    ),
     "divergence-whole": Trial(
         ("dinozaur_b",),
         "6 epochs, the last 2 with the paper's weight of the KL divergence",
@@ -115,6 +120,11 @@ TRIALS = {
         ("dinozaur_b",),
         "the same, and a prior from the trained times",
         {**HALF, "divergence": "paper", "own_prior": True},
+    ),
+    "posterior-cold": Trial(
+        ("dinozaur_b",),
+        "6 epochs as in the paper, all with spread, no start from trained weights",
+        {"bayesian_epochs": 6, "warm_epochs": 0, "divergence": "paper"},
     ),
     "dropout": Trial(("dinozaur_d",), "half of the epochs", {"epochs": 6}),
 }
