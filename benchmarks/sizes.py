@@ -309,6 +309,11 @@ SMALL_CAR = replace(
     stretch=2 * math.pi,
     kernel=(32, 16, 16),
 )
+SMALL_AHMED = replace(
+    SMALL_CAR,
+    rates=dict.fromkeys(("gino_g", "tgino", "tgino_g"), 3e-3)
+    | dict.fromkeys(("dinozaur_no-g", "dinozaur"), 3e-3),
+)
 
 TINY_DARCY = replace(
     DARCY,
@@ -373,7 +378,7 @@ SIZES: dict[tuple[str, str], Size] = {
     ("darcy", "cpu"): SMALL_DARCY,
     ("navier_stokes", "cpu"): SMALL_NAVIER_STOKES,
     ("car", "cpu"): SMALL_CAR,
-    ("ahmed", "cpu"): SMALL_CAR,
+    ("ahmed", "cpu"): SMALL_AHMED,
     ("darcy", "quick"): TINY_DARCY,
     ("navier_stokes", "quick"): TINY_NAVIER_STOKES,
     ("car", "quick"): TINY_CAR,
