@@ -24,7 +24,7 @@ COMMANDS = {
     "figure": "draw a figure of the paper from results and trained models",
     "list": "the rows of the paper's tables, with numbers of parameters",
     "train": "train one row of the paper's tables",
-    "campaign": "train many of them, in one process or several",
+    "campaign": "train many rows; started several times, the processes share them",
     "table": "the paper's tables from the results, beside its own numbers",
 }
 #: Where a command is not the module of its name.
@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     chooser.add_argument("command", choices=list(COMMANDS), help=argparse.SUPPRESS)
+    if not words:
+        chooser.print_help()
+        return 2
     command = chooser.parse_args(words[:1]).command
 
     module = importlib.import_module(f"benchmarks.{MODULES.get(command, command)}")
@@ -54,6 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.run(args)
     except ValueError as error:
         print(f"python -m benchmarks {command}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # a full disk, a folder that may not be written to
+        print(
+            f"python -m benchmarks {command}: {error}. Finished work is kept; start it "
+            "again when that is mended",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("\ninterrupted; finished work is kept", file=sys.stderr)

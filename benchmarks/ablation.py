@@ -6,7 +6,7 @@ Results are lines of ``runs.csv`` like those of the tables, with presets such as
 
 import argparse
 
-from benchmarks.campaign import work_off
+from benchmarks.campaign import add_many, work_off
 from benchmarks.rows import Row
 from benchmarks.sizes import VARIED
 from benchmarks.train import add_common, check_options
@@ -16,8 +16,7 @@ MODELS = ("dinozaur", "fno")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks ablation``."""
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--dry-run", action="store_true", help="only say what is left")
+    add_many(parser)
     add_common(parser, preset=False)
 
 

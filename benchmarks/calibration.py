@@ -50,7 +50,9 @@ DIGITS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks calibration``."""
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=None)
+    parser.add_argument(
+        "--methods", nargs="+", choices=list(METHODS), help="what to train (all)"
+    )
     parser.add_argument(
         "--seeds",
         type=int,

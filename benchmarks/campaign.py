@@ -5,10 +5,12 @@ other one is at.
 """
 
 import argparse
+import difflib
 import os
+from collections.abc import Sequence
 
 from benchmarks import records
-from benchmarks.rows import DATASETS, Row, find_row, table_models
+from benchmarks.rows import DATASETS, Row, find_row, models_of, table_models
 from benchmarks.train import (
     add_common,
     check_options,
@@ -25,11 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks campaign``."""
     parser.add_argument("datasets", nargs="*", help="all of them by default")
     parser.add_argument("--models", nargs="+", help="those of the tables by default")
+    add_many(parser)
+    add_common(parser)
+
+
+def add_many(parser: argparse.ArgumentParser) -> None:
+    """Declare what all commands that train many rows share."""
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2], help="of everything (0 1 2)"
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2],
+        help="of weights, order and draws (0 1 2)",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what is left")
-    add_common(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,13 +52,31 @@ def run(args: argparse.Namespace) -> None:
             "torchrun, which is for train"
         )
     preset = preset_of(args)
-    jobs = [
+    work_off(all_jobs(args.datasets, args.models, preset, args.seeds), args)
+
+
+def all_jobs(
+    datasets: Sequence[str], models: Sequence[str], preset: str, seeds: Sequence[int]
+) -> list[Job]:
+    """What is asked for; models go with the datasets that have them, if none is named.
+
+    A whole table with one seed comes first.
+    """
+    if models and not datasets:
+        names = {model for dataset in DATASETS for model in models_of(dataset)}
+        for model in set(models) - names:
+            close = difflib.get_close_matches(model, sorted(names), n=3, cutoff=0.5)
+            raise ValueError(
+                f"--models (={model}) is unknown: there are "
+                f"{', '.join(close or sorted(names))}"
+            )
+    return [
         (find_row(dataset, model, preset), seed)
-        for seed in args.seeds  # a whole table with one seed first
-        for dataset in args.datasets or DATASETS
-        for model in args.models or table_models(dataset)
+        for seed in seeds
+        for dataset in datasets or DATASETS
+        for model in models or table_models(dataset)
+        if datasets or model in models_of(dataset)
     ]
-    work_off(jobs, args)
 
 
 def work_off(jobs: list[Job], args: argparse.Namespace) -> None:
@@ -73,14 +102,15 @@ def one_round(
 ) -> list[Job]:
     """Try every job once; return those that another process is at."""
     busy = []
-    for row, seed in jobs:
+    for number, (row, seed) in enumerate(jobs, 1):
         # Another process may have finished it meanwhile.
         if not args.again and not left([(row, seed)], args):
             continue
+        print(f"{number} of {len(jobs)}: {row.dataset} {row.model} {seed}", flush=True)
         try:
             if train_row(row, seed, args) is None:
                 busy.append((row, seed))
-        except ValueError as error:  # one that diverges does not stop the others
+        except (ValueError, OSError) as error:  # one that diverges stops no other
             failed[row, seed] = str(error)
             print(f"{row.dataset} {row.model} {seed} failed: {error}", flush=True)
     return busy

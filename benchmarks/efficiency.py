@@ -72,10 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=["paper", "cpu"],
         default="cpu",
-        help="128 channels as in the paper, about 45 GB; or 64, about 15 GB (cpu)",
+        help="128 channels as in the paper, about 45 GB; or 64, about 11 GB (cpu)",
     )
     parser.add_argument(
-        "--models", nargs="+", choices=list(MODELS), default=list(MODELS)
+        "--models",
+        nargs="+",
+        choices=list(MODELS),
+        default=list(MODELS),
+        help=f"{REFERENCE}, which all are compared with, and others (all)",
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
     add_options(parser, str(ROUNDS), f"docs/{PAGE.name}")

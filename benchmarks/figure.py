@@ -14,6 +14,7 @@ from torch import nn
 from benchmarks import checkpoints, records, tables
 from benchmarks.data.car import CAR
 from benchmarks.files import atomic_path
+from benchmarks.fitting import check_same, size_of
 from benchmarks.operators import build
 from benchmarks.rows import Row, find_row
 from benchmarks.samples import Samples, load_splits
@@ -43,7 +44,9 @@ SHOWN = 0  # number of the test sample in the figure of a body
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks figure``."""
     parser.add_argument("name", choices=list(FIGURES), help=", ".join(FIGURES))
-    parser.add_argument("--preset", choices=["paper", "cpu"], default="cpu")
+    parser.add_argument(
+        "--preset", choices=["paper", "cpu"], default="cpu", help="of the runs (cpu)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the trained model (0)")
     parser.add_argument("--cache", type=Path, help="directory of generated data")
     parser.add_argument("--runs", type=Path, help="directory of trainings and runs.csv")
@@ -51,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put it among the pictures of the docs"
     )
-    parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--quick", action="store_true", help="of tiny runs, meaningless numbers"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -135,12 +140,22 @@ def trained(args: argparse.Namespace, dataset: str, model: str) -> tuple[Row, An
     row = find_row(dataset, model, "quick" if args.quick else args.preset)
     path = directory_of(row, args.seed, args.runs) / "last.pt"
     if not path.exists():
+        folder = args.runs or Path("DIR")
         raise ValueError(
             f"{path} does not exist; python -m benchmarks train {dataset} {model} "
-            f"--preset {args.preset} --seed {args.seed} makes it"
+            f"--preset {args.preset} --seed {args.seed} --out {folder} makes it, for "
+            f"figure {args.name} --runs {folder}"
+        )
+    state = checkpoints.load_state(path)
+    check_same(path, state.get("identity", {}), size_of(row))
+    done = len(state["log"])
+    if done < row.epochs:
+        raise ValueError(
+            f"{path} is of a training that has {done} of {row.epochs} epochs; the same "
+            "command goes on with it"
         )
     found: nn.Module = build(row)
-    checkpoints.load_into(found, checkpoints.load_state(path)["model"])
+    checkpoints.load_into(found, state["model"])
     return row, found.eval()
 
 

@@ -7,6 +7,7 @@ the seed and the number of the epoch, so that no generator has a state to be sav
 
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from benchmarks.phases import Phase, begin, loss_of, mixed, phases
 from benchmarks.rows import Row
 from benchmarks.samples import Samples
 from benchmarks.training import relative_l2
+
+#: Steps between two losses that are shown; asking for each would wait for a GPU.
+SHOWN_EVERY = 50
 
 
 class Fitting:
@@ -100,8 +104,7 @@ class Fitting:
             for epoch in range(done, self.epochs):
                 self._run_epoch(epoch, bar)
                 self._save()
-                shown = {name: f"{self.log[-1][name]:.4g}" for name in ("loss", "rl2")}
-                bar.set_postfix(shown, refresh=False)
+                self._show(bar, self.log[-1]["loss"])
         self.model.eval()
 
     def forget_finished(self) -> None:
@@ -131,6 +134,11 @@ class Fitting:
         self.log.append({**entry, "rate": rates[0], "seconds": seconds})
         self.peak = max(self.peak, peak_megabytes(self.fabric.device))
 
+    def _show(self, bar: "tqdm[None]", loss: float) -> None:
+        """A loss, and the last test error if there is one."""
+        tested = {"rl2": f"{self.log[-1]['rl2']:.4g}"} if self.log else {}
+        bar.set_postfix({"loss": f"{loss:.4g}", **tested}, refresh=False)
+
     def _train_epoch(self, epoch: int, bar: "tqdm[None]") -> float:
         fabric = self.fabric
         self.wrapped.train()
@@ -156,6 +164,8 @@ class Fitting:
                 self.schedule.step()
             total += loss.detach()
             bar.update()
+            if bar.n % SHOWN_EVERY == 0:
+                self._show(bar, loss.item())
         reduced = fabric.all_reduce(total, reduce_op="mean")
         return float(reduced) / self.steps  # type: ignore[arg-type]
 
@@ -203,7 +213,7 @@ class Fitting:
             "schedule": row.schedule,
             "precision": self.precision,
             "data": self.data,
-            "size": str(row.size),
+            **size_of(row),
         }
 
     def _save(self) -> None:
@@ -243,6 +253,12 @@ class Fitting:
         # repr gives all digits, so that equal logs are equal trainings.
         rows = [{k: repr(v) for k, v in entry.items()} for entry in self.log]
         tables.write_csv(self.directory / "log.csv", rows)
+
+
+def size_of(row: Row) -> dict[str, str]:
+    """The size of a row, one entry for each of its fields."""
+    size = row.size
+    return {f"size.{f.name}": str(getattr(size, f.name)) for f in fields(size)}
 
 
 def check_same(path: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:

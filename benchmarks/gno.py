@@ -76,8 +76,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="decode a grid (default), or ways to sum edges; none with --update-docs "
         "shows what is there",
     )
-    parser.add_argument("--points", type=int, nargs="+", choices=sizes, default=sizes)
-    parser.add_argument("--radius", type=float, nargs="+", choices=radii, default=radii)
+    parser.add_argument(
+        "--points",
+        type=int,
+        nargs="+",
+        choices=sizes,
+        default=sizes,
+        help="of the surface (all)",
+    )
+    parser.add_argument(
+        "--radius",
+        type=float,
+        nargs="+",
+        choices=radii,
+        default=radii,
+        help="of the search (all)",
+    )
     add_options(parser, f"{ROUNDS}; reduction {gno_reduction.ROUNDS}", "docs/graph.md")
 
 

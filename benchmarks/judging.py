@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from benchmarks.phases import mixed
 from benchmarks.records import METRICS
@@ -62,17 +63,21 @@ def _operators(
     """The model as an uncertain one, and the noises to evaluate it with."""
     batch = row.size.batch
 
+    def every() -> Iterator[Any]:
+        return shown(row, train, "training")
+
     def few() -> Iterator[Any]:
-        return islice(train.batches(batch), -(-NOISE_SAMPLES // batch))
+        count = -(-min(NOISE_SAMPLES, len(train)) // batch)
+        return shown(row, train, "noise", count)
 
     if row.method == "laplace":
         # The posterior depends on the noise, so each noise has one of its own.
         operator: Any = LastLayerLaplace.paper(model)
-        operator.fit(train.batches(batch), progress=False)
+        operator.fit(every(), progress=False)
         yield operator, {"fixed": operator.noise_variance.item()}
         operator.fit_noise(few(), to="prediction")
         yield operator, {"fitted": operator.noise_variance.item()}
-        operator = LastLayerLaplace(model).fit(train.batches(batch), progress=False)
+        operator = LastLayerLaplace(model).fit(every(), progress=False)
         operator.optimize_hyperparameters()
         yield operator, {"evidence": operator.noise_variance.item()}
         return
@@ -101,7 +106,7 @@ def evaluate(
     fields: dict[str, dict[str, list[Tensor]]]
     fields = {noise: {name: [] for name in METRICS} for noise in variances}
     normalizer = test.processor.normalizers.get("y")
-    for batch in test.batches(row.size.batch):
+    for batch in shown(row, test, "test"):
         target = batch.pop("y")
         drawn: Predictive = operator.predict(**batch, **options)
         for noise, variance in variances.items():
@@ -117,6 +122,17 @@ def evaluate(
         noise: {name: torch.cat(values).mean().item() for name, values in own.items()}
         for noise, own in fields.items()
     }
+
+
+def shown(
+    row: Row, samples: Samples, what: str, count: int | None = None
+) -> Iterator[dict[str, Tensor]]:
+    """The (first) batches of some samples, with a bar."""
+    size = row.size.batch
+    count = -(-len(samples) // size) if count is None else count
+    batches = islice(samples.batches(size), count)
+    name = f"{row.dataset} {row.model}: {what}"
+    yield from tqdm(batches, name, count, leave=False, mininterval=0.5)
 
 
 def _generator(operator: nn.Module, seed: int, purpose: str) -> torch.Generator:

@@ -103,8 +103,9 @@ def marker(name: str, preset: str) -> str:
 def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """A table as text; a sentence if there is no result for it."""
     if name == "trials":
-        pairs = dict.fromkeys((t.dataset, m) for t in TRIALS.values() for m in t.models)
-        blocks = [block for pair in pairs if (block := tried(*pair, found))]
+        if preset == "paper":
+            raise ValueError("trials change the preset cpu: leave out --preset paper")
+        blocks = tried(found)
         command = "python -m benchmarks trials"
     else:
         own = [record for record in found if record["preset"] == preset]
@@ -167,23 +168,35 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
     return Block(DATASETS[dataset], columns, lines, note(own))
 
 
-def tried(dataset: str, model: str, found: list[Record]) -> Block | None:
-    """Trials of a model, on the samples that are held out."""
-    noise, keys = ("none", ["rl2"])
-    if Row(dataset, model).method != "none":
-        noise, keys = ("fitted", list(MEASURES))
-    groups = {}
+def tried(found: list[Record]) -> list[Block]:
+    """Trials on the samples that are held out, those of equal length together."""
+    together: dict[tuple[str, str, str], dict[tuple[str, str], list[Record]]] = {}
     for name, trial in TRIALS.items():
         own = [record for record in found if record["preset"] == name]
-        if group := select(own, dataset, model, noise):
-            groups[trial.text] = group
-    if not groups:
-        return None
-    cells = [column(list(groups.values()), key, MEASURES[key]) for key in keys]
-    lines = [[Cell(text), *line] for text, *line in zip(groups, *cells, strict=True)]
-    columns = ["Setting", *(MEASURES[key].title for key in keys)]
-    title = f"{name_of(model)}: {DATASETS[dataset]}"
-    return Block(title, columns, lines, note(list(groups.values())))
+        for model in trial.models:
+            plain = Row(trial.dataset, model).method == "none"
+            noise = "none" if plain else "fitted"
+            if group := select(own, trial.dataset, model, noise):
+                block = (trial.dataset, noise, group[0]["epochs"])
+                together.setdefault(block, {})[model, trial.text] = group
+    blocks = []
+    for (dataset, noise, epochs), groups in together.items():
+        keys = ["rl2"] if noise == "none" else list(MEASURES)
+        models = list(dict.fromkeys(model for model, _ in groups))
+        lines = []
+        for model in models:  # the best one of each model is marked
+            own_groups = {t: g for (m, t), g in groups.items() if m == model}
+            of_model = list(own_groups.values())
+            cells = [column(of_model, key, MEASURES[key]) for key in keys]
+            lines += [
+                [Cell(name_of(model).partition(" (")[0]), Cell(text), *line]
+                for text, *line in zip(own_groups, *cells, strict=True)
+            ]
+        columns = ["Model", "Setting", *(MEASURES[key].title for key in keys)]
+        title = f"{DATASETS[dataset]}, {epochs} epochs"
+        text = note(list(groups.values())).replace("test samples", "held-out samples")
+        blocks.append(Block(title, columns, lines, text))
+    return blocks
 
 
 def select(found: list[Record], dataset: str, model: str, noise: str) -> list[Record]:

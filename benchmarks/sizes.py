@@ -61,7 +61,7 @@ def _rates(
     return {
         f"{name}-{rate:g}": Trial(
             models,
-            f"{words}, learning rate {rate:g}, {first}, {epochs} epochs",
+            f"{words}, learning rate {rate:g}, {first}",
             {**same, "rate": rate},
             dataset,
         )
@@ -87,46 +87,46 @@ TRIALS = {
     ),
     "times-faster": Trial(
         ("dinozaur",),
-        "times learn 10 times as fast, half of the epochs",
+        "times learn 10 times as fast",
         {"time_rate": 10.0, "epochs": 6},
     ),
     "times-shorter": Trial(
         ("dinozaur",),
-        "first times 10 times as short, half of the epochs",
+        "first times 10 times as short",
         {"time_init": (1e-5, 1e-2), "epochs": 6},
     ),
     "unstretched": Trial(
         ("gino", "dinozaur"),
-        "positions encoded as they are, half of the epochs",
+        "positions encoded as they are",
         {"stretch": 1.0, "epochs": 6},
     ),
-    "posterior": Trial(("dinozaur_b",), "6 epochs, the last 2 with spread", HALF),
+    "posterior": Trial(("dinozaur_b",), "last 2 epochs with spread", HALF),
     "posterior-longer": Trial(
         ("dinozaur_b",),
-        "6 epochs, the last 3 with spread",
+        "last 3 epochs with spread",
         {**HALF, "warm_epochs": 3},
     ),
     "divergence-16": Trial(
         ("dinozaur_b",),
-        "6 epochs, the last 2 with 16 times the weight of the KL divergence",
+        "last 2 epochs with spread, KL divergence times 16",
         {**HALF, "divergence": 16.0},
     ),
     "divergence-whole": Trial(
         ("dinozaur_b",),
-        "6 epochs, the last 2 with the paper's weight of the KL divergence",
+        "last 2 epochs with spread, KL divergence times 160 (the paper's weight)",
         {**HALF, "divergence": "paper"},
     ),
     "prior-proposed": Trial(
         ("dinozaur_b",),
-        "the same, and a prior from the trained times",
+        "last 2 epochs with spread, KL divergence times 160, prior of trained times",
         {**HALF, "divergence": "paper", "own_prior": True},
     ),
     "posterior-cold": Trial(
         ("dinozaur_b",),
-        "6 epochs as in the paper, all with spread, no start from trained weights",
+        "all epochs with spread, KL divergence times 160, as in the paper",
         {"bayesian_epochs": 6, "warm_epochs": 0, "divergence": "paper"},
     ),
-    "dropout": Trial(("dinozaur_d",), "half of the epochs", {"epochs": 6}),
+    "dropout": Trial(("dinozaur_d",), "dropout", {"epochs": 6}),
 }
 PRESETS = ("paper", "cpu", "quick", *VARIED, *TRIALS)
 

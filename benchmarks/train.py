@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks train``."""
     parser.add_argument("dataset", help=", ".join(DATASETS))
     parser.add_argument("model", help="as python -m benchmarks list shows them")
-    parser.add_argument("--seed", type=int, default=0, help="of everything (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of weights, order and draws (0)"
+    )
     add_common(parser)
 
 
@@ -48,9 +50,14 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--cache", type=Path, help="directory for generated data")
     parser.add_argument(
-        "--files", type=Path, help="public file or folder with the data, see the docs"
+        "--files", type=Path, help="public file or folder to read, see docs/data.md"
     )
-    parser.add_argument("--out", type=Path, help="directory for all files")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="directory for runs.csv and trainings, instead of benchmarks/results and "
+        "benchmarks/output/runs",
+    )
     parser.add_argument(
         "--again", action="store_true", help="replace results that are already there"
     )
@@ -123,7 +130,10 @@ def train_row(row: Row, seed: int, args: argparse.Namespace) -> bool | None:
     path = results_of(args)
     records.commit()  # of the code that runs, whatever is checked out later
     if not (args.again or records.missing(path, keys_of(row, seed))):
-        print(f"{row.dataset} {row.model} {seed}: is in {path} (--again replaces it)")
+        print(
+            f"{row.dataset} {row.model} {seed}: is in {path}. --again replaces it, "
+            "--out DIR trains it apart"
+        )
         return False
     directory = directory_of(row, seed, args.out)
     fabric = launch(args)
@@ -144,14 +154,19 @@ def launch(args: argparse.Namespace) -> Fabric:
     world = int(os.environ.get("WORLD_SIZE", 1))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     accelerator, _, index = args.device.partition(":")
-    devices: Any = [int(index)] if index else local
-    fabric = Fabric(
-        accelerator=accelerator,
-        strategy="ddp" if world > 1 else "auto",
-        devices=devices,
-        num_nodes=world // local,
-        precision=args.precision,
-    )
+    devices: Any = [int(index)] if index and accelerator != "cpu" else local
+    try:
+        fabric = Fabric(
+            accelerator=accelerator,
+            strategy="ddp" if world > 1 else "auto",
+            devices=devices,
+            num_nodes=world // local,
+            precision=args.precision,
+        )
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"--device (={args.device}) cannot be used here: {error}"
+        ) from error
     fabric.launch()
     return fabric
 

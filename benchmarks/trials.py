@@ -7,7 +7,7 @@ Results are lines of ``runs.csv`` like those of the tables, with presets such as
 
 import argparse
 
-from benchmarks.campaign import work_off
+from benchmarks.campaign import add_many, work_off
 from benchmarks.rows import find_row
 from benchmarks.sizes import TRIALS
 from benchmarks.train import add_common, check_options
@@ -17,8 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks trials``."""
     parser.add_argument("names", nargs="*", help=f"of {', '.join(TRIALS)} (all)")
     parser.add_argument("--models", nargs="+", help="only these of a trial's models")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--dry-run", action="store_true", help="only say what is left")
+    add_many(parser)
     add_common(parser, preset=False)
 
 

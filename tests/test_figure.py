@@ -1,9 +1,11 @@
 """Figures of the paper, from small results and tiny trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from benchmarks import records
+from benchmarks import checkpoints, records
 from benchmarks.__main__ import main
 from benchmarks.data.car import car_mesh, draw_parameters
 from benchmarks.efficiency import (
@@ -16,7 +18,7 @@ from benchmarks.efficiency import (
 from benchmarks.figure import roof
 from benchmarks.operators import count_parameters
 from benchmarks.rows import Row
-from benchmarks.sizes import ABLATION, VARIED
+from benchmarks.sizes import ABLATION, SIZES, VARIED
 from benchmarks.tables import read_csv, write_csv
 
 
@@ -48,7 +50,31 @@ def test_figures_of_trained_models(name, trained):
 
 def test_training_that_is_missing_is_named(tmp_path, capsys):
     assert main(["figure", "body", "--runs", str(tmp_path)]) == 2
-    assert "benchmarks train car dinozaur_b --preset cpu" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "benchmarks train car dinozaur_b --preset cpu --seed 0 --out" in shown
+    assert f"figure body --runs {tmp_path}" in shown
+
+
+def test_training_that_is_no_longer_the_same_is_not_drawn(
+    trained, tmp_path, capsys, monkeypatch
+):
+    words = ["figure", "times", "--quick", "--runs", str(trained)]
+    words += ["--out", str(tmp_path / "times.png")]
+    size = SIZES["darcy", "quick"]
+    monkeypatch.setitem(SIZES, ("darcy", "quick"), replace(size, time_rate=2.0))
+    assert main(words) == 2
+    assert "with size.time_rate 1.0 instead of 2.0" in capsys.readouterr().err
+    monkeypatch.setitem(SIZES, ("darcy", "quick"), size)
+    path = trained / "darcy-dinozaur-quick-seed0" / "last.pt"
+    whole = path.read_bytes()
+    try:
+        state = checkpoints.load_state(path)
+        checkpoints.save_state(path, {**state, "log": state["log"][:-1]})
+        assert main(words) == 2
+    finally:
+        path.write_bytes(whole)
+    assert "has 5 of 6 epochs" in capsys.readouterr().err
+    assert main(words) == 0
 
 
 def test_ablation_is_drawn_from_the_results(trained, tmp_path, capsys):

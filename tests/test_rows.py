@@ -1,14 +1,15 @@
 """The rows of the paper's tables: complete, of the paper's size, and found by name."""
 
 import argparse
+import importlib
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from benchmarks import campaign, listing, paper_tables, train
-from benchmarks.__main__ import main
+from benchmarks import campaign, records
+from benchmarks.__main__ import COMMANDS, MODULES, main
 from benchmarks.operators import build, count_parameters
 from benchmarks.paper_numbers import ERRORS, PARAMETERS, UNCERTAINTY
 from benchmarks.rows import DATASETS, PRESETS, Row, find_row, models_of, table_models
@@ -170,8 +171,9 @@ def test_list_shows_counts_beside_the_papers(capsys):
     assert "dinozaur_b" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("module", [campaign, listing, paper_tables, train])
-def test_every_option_has_help(module):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_help(command):
+    module = importlib.import_module(f"benchmarks.{MODULES.get(command, command)}")
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     assert all(action.help for action in parser._actions)
@@ -205,3 +207,45 @@ def test_what_samples_share_is_kept_once():
     assert target.shape == (1, 6, 1)
     assert isinstance(build(find_row("car", "tgino", "quick"))(**inputs), torch.Tensor)
     assert isinstance(samples.processor, nn.Module)
+
+
+def test_every_result_is_of_its_row_as_it_is_now():
+    """A changed setting must not leave results of the former one in the tables."""
+    for record in records.read(records.RUNS):
+        row = find_row(record["dataset"], record["model"], record["preset"])
+        size = row.size
+        now = {
+            "schedule": row.schedule,
+            "learning_rate": str(row.rate),
+            "start": size.start,
+            "batch": str(size.batch),
+            "epochs": str(row.epochs),
+            "train": str(size.n_train),
+            "test": str(size.held_out or size.n_test),
+            "width": str(size.width),
+            "modes": "x".join(map(str, size.modes)),
+            "parameters": str(count_parameters(row)),
+        }
+        assert {name: record[name] for name in now} == now, records.key_of(record)
+
+
+def test_models_go_with_the_datasets_that_have_them():
+    jobs = campaign.all_jobs([], ["gino", "dinozaur"], "cpu", [0])
+    assert [(row.dataset, row.model) for row, _ in jobs] == [
+        *(("darcy", "dinozaur"), ("navier_stokes", "dinozaur")),
+        *(("car", "gino"), ("car", "dinozaur")),
+        *(("ahmed", "gino"), ("ahmed", "dinozaur")),
+    ]
+    with pytest.raises(ValueError, match="unknown model of darcy"):
+        campaign.all_jobs(["darcy"], ["gino"], "cpu", [0])
+    with pytest.raises(ValueError, match=r"--models \(=gina\) is unknown: .*gino"):
+        campaign.all_jobs([], ["gina"], "cpu", [0])
+    whole = campaign.all_jobs([], [], "cpu", [0, 1])
+    assert len(whole) == 2 * sum(len(table_models(dataset)) for dataset in DATASETS)
+
+
+def test_commands_are_listed(capsys):
+    assert main([]) == 2
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"\n  {command} " in shown

@@ -1,5 +1,7 @@
 """One training loop: killed and continued, shared by processes, recorded safely."""
 
+import csv
+import errno
 import json
 import os
 import resource
@@ -23,6 +25,7 @@ from benchmarks.optimisers import ScheduleFree, make_optimiser
 from benchmarks.phases import mixed, phases
 from benchmarks.rows import Row
 from benchmarks.samples import load_splits
+from tests.test_paper_tables import record
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -384,3 +387,72 @@ def test_schedule_free_has_a_rate_for_each_group():
     optimiser.step()
     moved = [(1 - p.detach()).mean().item() for p in (slow, fast)]
     assert moved[1] == pytest.approx(10 * moved[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("device", ["mps", "meta"])
+def test_devices_that_cannot_be_used(device, tmp_path, capsys):
+    if device == "mps" and torch.backends.mps.is_available():
+        pytest.skip("there is one here")
+    words = ["train", "darcy", "fno", "--quick", "--out", str(tmp_path)]
+    assert main([*words, "--device", device]) == 2
+    assert f"--device (={device}) cannot be used here" in capsys.readouterr().err
+
+
+def test_number_of_a_processor_is_ignored(train, tmp_path):
+    assert train("fno", tmp_path, "--epochs", "1", "--device", "cpu:0") == 0
+
+
+def test_folder_that_cannot_be_made(train, tmp_path, capsys):
+    (tmp_path / "file").write_text("not a folder")
+    assert train("fno", tmp_path / "file" / "runs") == 2
+    shown = capsys.readouterr().err
+    assert "python -m benchmarks train" in shown
+    assert str(tmp_path / "file") in shown
+
+
+def test_full_disk_keeps_the_results(tmp_path, monkeypatch):
+    row = record("darcy", "fno", 0)
+    path = tmp_path / "runs.csv"
+    records.add(path, [row])
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", full)
+    with pytest.raises(ValueError, match=r"could not be written: .*No space left"):
+        records.add(path, [{**row, "seed": "1"}])
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if "lock" not in p.name] == ["runs.csv"]
+    records.add(path, [{**row, "seed": "1"}])
+    assert len(records.read(path)) == 2
+
+
+@pytest.mark.parametrize("command", [["train", "darcy", "fno"], ["campaign", "darcy"]])
+def test_results_of_another_version_are_seen_before_training(
+    command, tmp_path, capsys, cache
+):
+    (tmp_path / "runs.csv").write_text("dataset,model\ndarcy,fno\n")
+    words = [*command, "--quick", "--device", "cpu", "--cache", cache]
+    assert main([*words, "--out", str(tmp_path)]) == 2
+    assert "was written by another version" in capsys.readouterr().err
+    assert (tmp_path / "runs.csv").read_text() == "dataset,model\ndarcy,fno\n"
+    assert not (tmp_path / "darcy-fno-quick-seed0").exists()
+
+
+def test_row_that_another_process_trains(train, tmp_path, capsys):
+    with locked(tmp_path / "darcy-fno-quick-seed0"):
+        assert train("fno", tmp_path) == 2
+    assert "is being trained by another process" in capsys.readouterr().err
+
+
+def test_training_that_diverges_says_so(train, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "benchmarks.fitting.loss_of",
+        lambda *_: lambda output, target: output.sum() * float("nan"),
+    )
+    assert train("fno", tmp_path) == 2
+    shown = capsys.readouterr().err
+    assert "is nan in epoch 1: the training diverged" in shown
+    assert not (tmp_path / "runs.csv").exists()

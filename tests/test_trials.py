@@ -12,7 +12,7 @@ from benchmarks.optimisers import make_optimiser, plain_groups
 from benchmarks.phases import Phase, begin, loss_of
 from benchmarks.rows import Row, models_of
 from benchmarks.samples import load_splits
-from benchmarks.sizes import HELD_OUT, SIZES, TINY_CAR, TINY_DARCY, TRIALS
+from benchmarks.sizes import HELD_OUT, SIZES, TINY_DARCY, TRIALS
 from dinozaur_no import DiffusionSpectralConv
 from tests.test_paper_tables import line_of, record
 
@@ -114,8 +114,7 @@ def test_weight_of_the_divergence(changed):
     assert found[1.0] - found[0.0] == pytest.approx(whole / 10, rel=1e-3)
 
 
-def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(SIZES, ("car", "quick"), TINY_CAR)
+def test_trials_are_trained(tmp_path, capsys):
     words = ["trials", "rate-0.03", "times-faster", "prior-proposed", "--quick"]
     words += ["--seeds", "0", "--device", "cpu"]
     words += ["--out", str(tmp_path), "--cache", str(tmp_path / "cache")]
@@ -133,10 +132,15 @@ def test_trials_are_trained_and_shown(tmp_path, capsys, monkeypatch):
 
 
 def test_table_of_trials(tmp_path, capsys):
-    rows = [record("car", "dinozaur", 0, rl2="0.3")]
+    rows = [record("car", "dinozaur", 0, rl2="0.3", epochs="6")]
     assert "No results yet" in paper_tables.make_table("trials", rows, "cpu", "text")
-    for name, rl2 in (("times-faster", 0.2), ("rate-0.03", 0.25)):
-        rows.append({**record("car", "dinozaur", 0, rl2=str(rl2)), "preset": name})
+    for name, rl2, epochs in (
+        ("times-faster", 0.2, 6),
+        ("rate-0.03", 0.25, 6),
+        ("car-0.03", 0.4, 4),
+    ):
+        own = record("car", "dinozaur", 0, rl2=str(rl2), epochs=str(epochs))
+        rows.append({**own, "preset": name})
     bayesian = record("car", "dinozaur_b", 0, "fitted", rl2="0.3", nll="4.5")
     rows.append({**bayesian, "preset": "prior-proposed"})
     records.add(tmp_path / "runs.csv", rows)
@@ -144,7 +148,14 @@ def test_table_of_trials(tmp_path, capsys):
     assert main(words) == 0
     shown = capsys.readouterr().out
     assert "30.00" not in shown.partition("DINOZAUR B")[0]  # the test samples' result
-    assert "**20.00**" in line_of(shown, f"| {TRIALS['times-faster'].text}")
-    assert "25.00" in line_of(shown, f"| {TRIALS['rate-0.03'].text}")
-    assert "4.500" in line_of(shown, f"| {TRIALS['prior-proposed'].text}")
+    assert "**20.00**" in line_of(shown, TRIALS["times-faster"].text)
+    assert " 25.00 |" in line_of(shown, TRIALS["rate-0.03"].text)
+    # Fewer epochs are not compared with more.
+    assert "**40.00**" in line_of(shown, TRIALS["car-0.03"].text)
+    assert "4 epochs**" in shown
+    assert "6 epochs**" in shown
+    assert "4.500" in line_of(shown, TRIALS["prior-proposed"].text)
+    assert "held-out samples" in shown
     assert TRIALS["times-shorter"].text not in shown  # no results
+    assert main([*words, "--preset", "paper"]) == 2
+    assert "leave out --preset paper" in capsys.readouterr().err

@@ -24,7 +24,9 @@ N_SHOWN = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks data``."""
-    names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    names = parser.add_subparsers(
+        dest="name", required=True, metavar="NAME", help="which data"
+    )
     for name, data in DATA_SETS.items():
         sizes = f"{data.n_train} for training and {data.n_test} for tests"
         own = names.add_parser(name, help=f"the paper has {sizes}")
