@@ -35,8 +35,7 @@ from dinozaur_no.graph import RadiusSearch
 IN_CHANNELS = {"darcy": 1, "navier_stokes": 4, "car": 1, "ahmed": 2}
 GINO_RANK = 0.4  # that of the paper on GINO
 
-#: First spread of ln tau after a start without any; none at all is not a number.
-WARM_SCALE = 0.03
+#: Spread of ln tau before there is any; none at all is not a number.
 NO_SPREAD = 1e-30
 
 

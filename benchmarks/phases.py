@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.operators import WARM_SCALE
 from benchmarks.optimisers import Groups, plain_groups
 from benchmarks.rows import WEIGHT_DECAY, Row
 from benchmarks.training import Loss, relative_l2
@@ -42,9 +41,9 @@ def phases(row: Row, epochs: int) -> list[Phase]:
 def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
     """Prepare the model for a phase; return the parameters to train.
 
-    A Bayesian model has no spread in a deterministic phase and a narrow one after it.
-    As recommended for such a start, weights then move slower, and the posterior ten
-    times as fast as they do; the paper has one learning rate.
+    A Bayesian model has no spread in a deterministic phase and that of its size after
+    it. The posterior then moves ten times as fast as the weights, which may be slower
+    than before; the paper has one learning rate.
     """
     warm = phase.variational and phase.first > 0
     if isinstance(model, VariationalOperator):
@@ -54,13 +53,13 @@ def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
                     parameter.requires_grad_(phase.variational)
             if warm:
                 eye = torch.eye(layer.in_channels, device=layer.raw_time.device)
-                layer.posterior_scale_tril = WARM_SCALE * eye
+                layer.posterior_scale_tril = row.size.warm_scale * eye
                 if row.size.own_prior:
                     times = layer.raw_time.detach()
                     layer.set_prior(times.mean().item(), times.std().item())
     if not phase.variational:
         return plain_groups(model, row.rate, row.size.time_rate)
-    rate, faster = (row.rate / 3, 10) if warm else (row.rate, 1)
+    rate, faster = (row.rate * row.size.warm_rate, 10) if warm else (row.rate, 1)
     return parameter_groups(
         model, rate, variational_lr=faster * rate, weight_decay=WEIGHT_DECAY
     )

@@ -121,6 +121,21 @@ TRIALS = {
         "last 2 epochs with spread, KL divergence times 160, prior of trained times",
         {**HALF, "divergence": "paper", "own_prior": True},
     ),
+    **{
+        f"posterior-early-{scale:g}": Trial(
+            ("dinozaur_b",),
+            f"last 5 epochs with spread from {scale:g} on, full rate, KL divergence "
+            "times 160",
+            {
+                "bayesian_epochs": 6,
+                "warm_epochs": 1,
+                "warm_scale": scale,
+                "warm_rate": 1.0,
+                "divergence": "paper",
+            },
+        )
+        for scale in (0.1, 0.3)
+    },
     "posterior-cold": Trial(
         ("dinozaur_b",),
         "all epochs with spread, KL divergence times 160, as in the paper",
@@ -156,6 +171,11 @@ class Size:
         Passes over the training samples.
     warm_epochs : int
         How many of the Bayesian ones are without spread, a start for the others.
+    warm_scale : float
+        First deviation of ln tau after that start.
+    warm_rate : float
+        What the rate of the weights is multiplied by after it. That of the posterior is
+        ten times as high.
     batch : int
         Samples per step, of all processes together.
     rate : float, optional
@@ -204,6 +224,8 @@ class Size:
     epochs: int = 150
     bayesian_epochs: int = 200
     warm_epochs: int = 0
+    warm_scale: float = 0.03
+    warm_rate: float = 1 / 3
     batch: int = 16
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
