@@ -2,7 +2,7 @@
 
 Table 1 has the relative errors of deterministic models, table 2 the quality of
 uncertainty. Every number of ours comes from ``runs.csv``, the paper's from
-``paper_numbers``. A third one, of trials with one setting changed, is not the paper's.
+``paper_numbers``. Two more, of starts and of trials, are not the paper's.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks import records, tables
 from benchmarks.paper_numbers import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.records import Record
-from benchmarks.rows import DATASETS, Row, models_of, table_models
-from benchmarks.sizes import TRIALS
+from benchmarks.rows import DATASETS, MESHES, Row, models_of, table_models
+from benchmarks.sizes import TORCH_START, TRIALS
 from benchmarks.table_formats import FORMATS, Block, Cell, show
 
 PAGE = records.ROOT / "docs" / "benchmarks.md"
@@ -60,8 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks table``."""
     parser.add_argument(
         "name",
-        choices=["1", "2", "trials"],
-        help="number of the paper's table, or that of one setting changed",
+        choices=["1", "2", "starts", "trials"],
+        help="number of the paper's table; bodies with each start of the weights; one "
+        "setting changed",
     )
     parser.add_argument(
         "--preset", choices=["paper", "cpu"], default="cpu", help="of the runs (cpu)"
@@ -102,11 +103,14 @@ def marker(name: str, preset: str) -> str:
 
 def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """A table as text; a sentence if there is no result for it."""
+    if name in ("trials", "starts") and preset == "paper":
+        raise ValueError(f"{name} are of the preset cpu: leave out --preset paper")
     if name == "trials":
-        if preset == "paper":
-            raise ValueError("trials change the preset cpu: leave out --preset paper")
         blocks = tried(found)
         command = "python -m benchmarks trials"
+    elif name == "starts":
+        blocks = [block for dataset in MESHES if (block := started(dataset, found))]
+        command = f"python -m benchmarks campaign car ahmed --preset {TORCH_START}"
     else:
         own = [record for record in found if record["preset"] == preset]
         make = deterministic if name == "1" else uncertain
@@ -166,6 +170,25 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
         for line, *more in zip(lines, *cells, strict=True):
             line.extend(more)
     return Block(DATASETS[dataset], columns, lines, note(own))
+
+
+def started(dataset: str, found: list[Record]) -> Block | None:
+    """Errors with torch's start and with a balanced one."""
+    measure, titles = MEASURES["rl2"], ["torch's start", "balanced start"]
+    models = [m for m in table_models(dataset) if Row(dataset, m).method == "none"]
+    groups = []
+    for preset in (TORCH_START, "cpu"):
+        own = [record for record in found if record["preset"] == preset]
+        groups.append([select(own, dataset, model, "none") for model in models])
+    if not any(map(any, groups)):
+        return None
+    cells = [column(own, "rl2", measure) for own in groups]
+    names = [Cell(name_of(model).partition(" (")[0]) for model in models]
+    lines = [list(line) for line in zip(names, *cells, strict=True)]
+    columns = ["Model", *(f"{measure.title}, {title}" for title in titles)]
+    return Block(
+        DATASETS[dataset], columns, lines, note([g for own in groups for g in own])
+    )
 
 
 def tried(found: list[Record]) -> list[Block]:

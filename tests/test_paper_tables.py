@@ -68,6 +68,22 @@ def test_table_2_has_all_noises_and_the_paper_once(results, capsys):
     assert "One seed" in shown
 
 
+def test_table_of_starts(tmp_path, capsys):
+    rows = [record("car", "dinozaur", 0, rl2="0.3")]
+    rows.append({**record("car", "gino", 0, rl2="0.2"), "preset": "torch-start"})
+    rows.append({**record("car", "dinozaur", 0, rl2="0.4"), "preset": "torch-start"})
+    records.add(tmp_path / "runs.csv", rows)
+    words = ["table", "starts", "--out", str(tmp_path), "--format", "markdown"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    cells = [cell.strip() for cell in line_of(shown, "| DINOZAUR  ").split("|")]
+    assert cells[2:4] == ["40.00", "**30.00**"]
+    assert "**20.00**" in line_of(shown, "| GINO  ")
+    assert "Ahmed" not in shown
+    assert "No results yet" in paper_tables.make_table("starts", [], "cpu", "text")
+    assert main([*words, "--preset", "paper"]) == 2
+
+
 def test_without_results(tmp_path, capsys):
     assert main(["table", "1", "--out", str(tmp_path)]) == 2
     assert "does not exist" in capsys.readouterr().err
@@ -90,7 +106,14 @@ def test_docs_are_updated(results, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("number", "preset"),
-    [("1", "cpu"), ("1", "paper"), ("2", "cpu"), ("2", "paper"), ("trials", "cpu")],
+    [
+        ("1", "cpu"),
+        ("1", "paper"),
+        ("2", "cpu"),
+        ("2", "paper"),
+        ("starts", "cpu"),
+        ("trials", "cpu"),
+    ],
 )
 def test_docs_show_the_committed_results(number, preset):
     found = records.read(records.RUNS)
