@@ -121,21 +121,27 @@ TRIALS = {
         "last 2 epochs with spread, KL divergence times 160, prior of trained times",
         {**HALF, "divergence": "paper", "own_prior": True},
     ),
-    **{
-        f"posterior-early-{scale:g}": Trial(
-            ("dinozaur_b",),
-            f"last 5 epochs with spread from {scale:g} on, full rate, KL divergence "
-            "times 160",
-            {
-                "bayesian_epochs": 6,
-                "warm_epochs": 1,
-                "warm_scale": scale,
-                "warm_rate": 1.0,
-                "divergence": "paper",
-            },
-        )
-        for scale in (0.1, 0.3)
-    },
+    "posterior-early": Trial(
+        ("dinozaur_b",),
+        "last 5 epochs with spread from 0.1 on, full rate, KL divergence times 160",
+        {
+            "bayesian_epochs": 6,
+            "warm_epochs": 1,
+            "warm_scale": 0.1,
+            "warm_rate": 1.0,
+            "divergence": "paper",
+        },
+    ),
+    "posterior-fast": Trial(
+        ("dinozaur_b",),
+        "last 2 epochs with spread, full rate, KL divergence times 160",
+        {**HALF, "warm_rate": 1.0, "divergence": "paper"},
+    ),
+    "divergence-1000": Trial(
+        ("dinozaur_b",),
+        "last 2 epochs with spread, KL divergence times 1000",
+        {**HALF, "divergence": 1000.0},
+    ),
     "posterior-cold": Trial(
         ("dinozaur_b",),
         "all epochs with spread, KL divergence times 160, as in the paper",
