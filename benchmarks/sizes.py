@@ -331,6 +331,7 @@ SMALL_CAR = replace(
     divergence=1.0,
     schedule="schedule-free",  # and a rate for few steps, see docs/benchmarks.md
     rate=1e-2,
+    rates={"gino": 3e-2, "tgino": 3e-2, "gino_g": 3e-3, "tgino_g": 3e-3},
     start="balanced",
     draws=20,
     radius=0.05,  # enough for some neighbours of every vertex

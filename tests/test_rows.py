@@ -58,7 +58,7 @@ def test_optimisers_of_the_paper():
     assert rates["navier_stokes", "dinozaur"] == 1e-2
     assert rates["ahmed", "dinozaur"] == 5e-3
     assert sorted(set(rates.values())) == [1e-3, 5e-3, 1e-2]
-    assert Row("car", "gino", "cpu").rate == Row("car", "dinozaur", "cpu").rate
+    assert Row("car", "gino", "cpu").rate > Row("car", "dinozaur", "cpu").rate
     assert Row("ahmed", "gino_g", "cpu").rate < Row("ahmed", "gino", "cpu").rate
     assert Row("ahmed", "gino_g", "ahmed-0.03").rate == 3e-2
     assert Row("car", "dinozaur").epochs == 150
