@@ -1,11 +1,13 @@
 """Figures of the paper, from small results and tiny trainings."""
 
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks import checkpoints, records
+from benchmarks import checkpoints, efficiency, records
 from benchmarks.__main__ import main
 from benchmarks.data.car import car_mesh, draw_parameters
 from benchmarks.efficiency import (
@@ -20,6 +22,11 @@ from benchmarks.operators import count_parameters
 from benchmarks.rows import Row
 from benchmarks.sizes import ABLATION, SIZES, VARIED
 from benchmarks.tables import read_csv, write_csv
+
+
+def killed(*_):
+    """End as the system ends a process that takes too much memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def is_png(path):
@@ -112,9 +119,12 @@ def test_efficiency_is_measured_and_drawn(tmp_path, capsys):
     assert is_png(tmp_path / "a.png")
 
 
-def test_a_process_that_dies_has_no_result():
-    with pytest.raises(ValueError, match="fno ended without a result"):
+def test_a_process_that_fails_or_dies_has_no_result(monkeypatch):
+    with pytest.raises(ValueError, match="fno ended without a result: Expected one of"):
         in_own_process("fno", "quick", "nonsense", 1, 1)
+    monkeypatch.setattr(efficiency, "_child", killed)
+    with pytest.raises(ValueError, match="result: killed, most likely for lack of"):
+        in_own_process("fno", "quick", "cpu", 1, 1)
 
 
 def test_setting_of_the_paper():
