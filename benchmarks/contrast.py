@@ -21,7 +21,7 @@ from benchmarks.phases import mixed
 from benchmarks.records import ROOT
 from benchmarks.rows import Row
 from benchmarks.samples import Samples, load_splits
-from benchmarks.sizes import BODY_MODELS
+from benchmarks.trial_settings import BODY_MODELS
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -89,7 +89,7 @@ def share(values: Tensor, axis: int) -> float:
 
 
 def show(rows: list[dict[str, str]]) -> str:
-    """First and last place of every model, and how it was measured."""
+    """The last block of every model, and how it was measured."""
     last = max(int(row["block"]) for row in rows)
     found = {(r["model"], r["start"], int(r["block"])): r for r in rows}
     lines = []

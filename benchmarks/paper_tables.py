@@ -16,8 +16,9 @@ from benchmarks import records, tables
 from benchmarks.paper_numbers import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.records import Record
 from benchmarks.rows import DATASETS, MESHES, Row, models_of, table_models
-from benchmarks.sizes import TORCH_START, TRIALS
+from benchmarks.sizes import TORCH_START
 from benchmarks.table_formats import FORMATS, Block, Cell, show
+from benchmarks.trial_settings import TRIALS
 
 PAGE = records.ROOT / "docs" / "benchmarks.md"
 NOTHING = Cell("-")

@@ -17,7 +17,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchmarks.sizes import MESH_MODELS, PRESETS, SIZES, Size
+from benchmarks.sizes import PRESETS, SIZES, Size
 
 Schedule = Literal["one-cycle", "schedule-free"]
 Method = Literal["none", "dropout", "laplace", "bayesian"]
@@ -29,6 +29,7 @@ DATASETS = {
     "ahmed": "Ahmed bodies",
 }
 MESHES = ("car", "ahmed")
+MESH_MODELS = ("gino", "gino_g", "tgino", "tgino_g")
 GRID_MODELS = ("fno", "fno_g", "tfno", "tfno_g")
 OURS = ("separable", "dinozaur_no-g", "dinozaur")
 SUFFIXES: dict[str, Method] = {"_d": "dropout", "_l": "laplace", "_b": "bayesian"}

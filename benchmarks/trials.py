@@ -9,8 +9,8 @@ import argparse
 
 from benchmarks.campaign import add_many, work_off
 from benchmarks.rows import find_row
-from benchmarks.sizes import TRIALS
 from benchmarks.train import add_common, check_options
+from benchmarks.trial_settings import TRIALS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 from benchmarks import contrast, tables
 from benchmarks.__main__ import main
 from benchmarks.rows import find_row
-from benchmarks.sizes import BODY_MODELS
+from benchmarks.trial_settings import BODY_MODELS
 
 
 def test_share_of_what_differs():

@@ -12,7 +12,8 @@ from benchmarks.optimisers import make_optimiser, plain_groups
 from benchmarks.phases import Phase, begin, loss_of
 from benchmarks.rows import Row, models_of
 from benchmarks.samples import load_splits
-from benchmarks.sizes import HELD_OUT, SIZES, TINY_DARCY, TRIALS
+from benchmarks.sizes import SIZES, TINY_DARCY
+from benchmarks.trial_settings import HELD_OUT, TRIALS
 from dinozaur_no import DiffusionSpectralConv
 from tests.test_paper_tables import line_of, record
 
