@@ -26,6 +26,11 @@ from benchmarks.rows import Row
 from benchmarks.samples import Samples
 from benchmarks.training import relative_l2
 
+#: Fields of a size that only matter to Bayesian models.
+OF_POSTERIORS = (
+    *("bayesian_epochs", "warm_epochs", "warm_scale", "warm_rate"),
+    *("divergence", "own_prior"),
+)
 #: Steps between two losses that are shown; asking for each would wait for a GPU.
 SHOWN_EVERY = 50
 
@@ -256,8 +261,9 @@ class Fitting:
 
 
 def size_of(row: Row) -> dict[str, str]:
-    """The size of a row, one entry for each field but the rates of other models."""
-    names = [field.name for field in fields(row.size) if field.name != "rates"]
+    """What of the size matters to the training of a row, one entry for each field."""
+    others = {"rates", *(OF_POSTERIORS if row.method != "bayesian" else ())}
+    names = [field.name for field in fields(row.size) if field.name not in others]
     return {f"size.{name}": str(getattr(row.size, name)) for name in names}
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,13 +20,14 @@ from torch import nn
 
 from benchmarks import checkpoints, records, tables
 from benchmarks.__main__ import main
-from benchmarks.fitting import Fitting, check_same
+from benchmarks.fitting import Fitting, check_same, size_of
 from benchmarks.locks import locked
 from benchmarks.memory import forget_peak, peak_megabytes
 from benchmarks.optimisers import ScheduleFree, make_optimiser
 from benchmarks.phases import mixed, phases
 from benchmarks.rows import Row
 from benchmarks.samples import load_splits
+from benchmarks.sizes import SIZES, TINY_DARCY
 from tests.test_paper_tables import record
 
 ROOT = Path(__file__).parent.parent
@@ -480,3 +482,13 @@ def test_training_that_diverges_says_so(train, tmp_path, capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "is nan in epoch 1: the training diverged" in shown
     assert not (tmp_path / "runs.csv").exists()
+
+
+def test_what_does_not_matter_to_a_training_may_change(monkeypatch):
+    before = {m: size_of(Row("darcy", m, "quick")) for m in ("fno_l", "dinozaur_b")}
+    size = replace(TINY_DARCY, rates={"tfno": 1.0}, warm_epochs=2)
+    monkeypatch.setitem(SIZES, ("darcy", "quick"), size)
+    assert size_of(Row("darcy", "fno_l", "quick")) == before["fno_l"]
+    after = size_of(Row("darcy", "dinozaur_b", "quick"))
+    changed = {name for name in after if after[name] != before["dinozaur_b"][name]}
+    assert changed == {"size.warm_epochs"}
