@@ -17,7 +17,10 @@ VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in va
 TORCH_START = "torch-start"
 #: Preset "cpu" of cars with as many epochs for a Bayesian model as for the others.
 EQUAL_EPOCHS = "equal-epochs"
-PRESETS = ("paper", "cpu", "quick", TORCH_START, EQUAL_EPOCHS, *VARIED, *TRIALS)
+#: Preset "cpu" of cars with as many epochs for the others as for a Bayesian model.
+LONGER = "longer"
+VARIANTS = (TORCH_START, EQUAL_EPOCHS, LONGER)
+PRESETS = ("paper", "cpu", "quick", *VARIANTS, *VARIED, *TRIALS)
 
 
 @dataclass(frozen=True)
@@ -287,6 +290,7 @@ SIZES: dict[tuple[str, str], Size] = {
 SIZES["car", EQUAL_EPOCHS] = replace(
     SMALL_CAR, bayesian_epochs=12, warm_epochs=9, warm_rate=1.0
 )
+SIZES["car", LONGER] = replace(SMALL_CAR, epochs=SMALL_CAR.bayesian_epochs)
 for _dataset in ("car", "ahmed"):
     SIZES[_dataset, TORCH_START] = replace(
         SMALL_CAR,

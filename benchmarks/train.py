@@ -17,7 +17,7 @@ from benchmarks.locks import locked
 from benchmarks.operators import count_parameters
 from benchmarks.rows import DATASETS, Row, find_row
 from benchmarks.samples import load_splits
-from benchmarks.sizes import EQUAL_EPOCHS, TORCH_START
+from benchmarks.sizes import VARIANTS
 
 OUTPUT = Path(__file__).parent / "output" / "runs"
 # Half precision would need a scaler, whose state were another thing to save.
@@ -39,11 +39,10 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
     if preset:
         parser.add_argument(
             "--preset",
-            choices=["paper", "cpu", TORCH_START, EQUAL_EPOCHS],
+            choices=["paper", "cpu", *VARIANTS],
             default="cpu",
-            help="full size; one that a processor can train in minutes; the same with "
-            "torch's first weights, of bodies; the same with as many epochs for a "
-            "Bayesian model as for others, of cars (cpu)",
+            help="full size; one that a processor can train in minutes; variants of it, "
+            "see docs/benchmarks.md (cpu)",
         )
     parser.add_argument("--epochs", type=int, help="instead of those of the row")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps (auto)")
