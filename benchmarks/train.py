@@ -41,8 +41,8 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
             "--preset",
             choices=["paper", "cpu", *VARIANTS],
             default="cpu",
-            help="full size; one that a processor can train in minutes; variants of it, "
-            "see docs/benchmarks.md (cpu)",
+            help="full size; one that a processor can train in minutes; variants of "
+            "that, see docs/benchmarks.md (cpu)",
         )
     parser.add_argument("--epochs", type=int, help="instead of those of the row")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps (auto)")

@@ -311,7 +311,7 @@ def test_interrupted_processes_end_and_their_samples_count(tmp_path, number):
         assert process.poll() is None, "the run stopped by itself"
         time.sleep(0.02)
     process.send_signal(number)
-    process.wait(timeout=20)
+    process.wait(timeout=120)
     time.sleep(1.0)  # what a process was at may still be finished
     made = sorted(tmp_path.glob("a.h5.*.parts/[0-9]*.npz"))
     time.sleep(1.0)
