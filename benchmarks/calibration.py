@@ -27,7 +27,7 @@ SHOWN = ("Bayesian, warm start", 0)  # the training whose figures are kept
 N_DRAWS = 100
 COLUMNS = {
     "method": "Method",
-    "rl2_in_1e-2": "Test RL2 (10⁻²)",
+    "relative_l2_in_1e-2": "Test RL2 (10⁻²)",
     "coverage_90": "Coverage at 90 %",
     "width_90": "Width at 90 % (10⁻³)",
     "nll": "NLL",
@@ -37,7 +37,7 @@ COLUMNS = {
     "posterior_scale": "Posterior scale",
 }
 DIGITS = {
-    "rl2_in_1e-2": 2,
+    "relative_l2_in_1e-2": 2,
     "coverage_90": 3,
     "width_90": 3,
     "nll": 3,
@@ -182,7 +182,7 @@ def evaluate(predictive: Predictive, truth: Tensor) -> dict[str, float]:
     same = ("coverage_90", "nll", "error_std_correlation")
     return {
         **{name: found[name] for name in same},
-        "rl2_in_1e-2": 100 * found["rl2"],
+        "relative_l2_in_1e-2": 100 * found["relative_l2"],
         "width_90": 1e3 * found["width_90"],
         "neighbour_correlation": neighbours.mean().item(),
         "epistemic_share": share.item(),

@@ -109,7 +109,7 @@ def train_deterministic(
     spread = [
         parameter
         for layer in operator.layers
-        for parameter in (layer.raw_scale, layer.raw_correlation)
+        for parameter in (layer.raw_scale, layer.raw_tril)
         if parameter is not None
     ]
     for parameter in spread:

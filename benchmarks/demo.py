@@ -54,7 +54,7 @@ N_DRAWS = 100
 COLUMNS = {
     "model": "Model",
     "parameters": "Parameters",
-    "rl2_in_1e-2": "Test RL2 (10⁻²)",
+    "relative_l2_in_1e-2": "Test RL2 (10⁻²)",
     "coverage_90": "Inside 90 %",
     "seconds_per_epoch": "Seconds per epoch",
     "mb_kept_for_backward": "MB kept for backward",
@@ -173,7 +173,7 @@ def compare(
             {
                 "model": name,
                 "parameters": str(count_model_params(model)),
-                "rl2_in_1e-2": f"{100 * error:.2f}",
+                "relative_l2_in_1e-2": f"{100 * error:.2f}",
                 "coverage_90": coverage,
                 "seconds_per_epoch": f"{seconds[name]:.2f}",
                 "mb_kept_for_backward": f"{kept:.1f}",

@@ -94,7 +94,9 @@ def ablation(args: argparse.Namespace) -> Figure:
                     "there are no results to draw: python -m benchmarks ablation makes "
                     "them"
                 )
-            errors = [[100 * float(r["rl2"]) for r in own] for own in runs.values()]
+            errors = [
+                [100 * float(r["relative_l2"]) for r in own] for own in runs.values()
+            ]
             means = [float(np.mean(own)) for own in errors]
             column[0].plot(list(runs), means, "o-", color=colour, label=name)
             for value, own in zip(runs, errors, strict=True):

@@ -134,14 +134,16 @@ class Fitting:
                 f"{epoch + 1}: the training diverged. The epochs before are kept in "
                 f"{self.directory}; lower the learning rate of the row"
             )
-        entry = {"epoch": epoch + 1, "loss": loss, "rl2": self._evaluate()}
+        entry = {"epoch": epoch + 1, "loss": loss, "relative_l2": self._evaluate()}
         seconds = time.perf_counter() - start
         self.log.append({**entry, "rate": rates[0], "seconds": seconds})
         self.peak = max(self.peak, peak_megabytes(self.fabric.device))
 
     def _show(self, bar: "tqdm[None]", loss: float) -> None:
         """A loss, and the last test error if there is one."""
-        tested = {"rl2": f"{self.log[-1]['rl2']:.4g}"} if self.log else {}
+        tested = (
+            {"relative_l2": f"{self.log[-1]['relative_l2']:.4g}"} if self.log else {}
+        )
         bar.set_postfix({"loss": f"{loss:.4g}", **tested}, refresh=False)
 
     def _train_epoch(self, epoch: int, bar: "tqdm[None]") -> float:
@@ -224,7 +226,9 @@ class Fitting:
     def _save(self) -> None:
         if self.fabric.global_rank > 0:
             return
-        if self.log[-1]["rl2"] == min(entry["rl2"] for entry in self.log):
+        if self.log[-1]["relative_l2"] == min(
+            entry["relative_l2"] for entry in self.log
+        ):
             checkpoints.save_weights(self.directory / "best.safetensors", self.model)
         schedule = {} if self.schedule is None else self.schedule.state_dict()
         state = {

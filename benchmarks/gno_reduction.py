@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks import environment, tables
 from benchmarks.measure import Step, interleaved
-from dinozaur_no.segment_sum import segment_sum
+from dinozaur_no.gno._segment_sum import segment_sum
 
 
 @dataclass(frozen=True)

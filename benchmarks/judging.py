@@ -75,7 +75,7 @@ def _operators(
         operator: Any = LastLayerLaplace.paper(model)
         operator.fit(every(), progress=False)
         yield operator, {"fixed": operator.noise_variance.item()}
-        operator.fit_noise(few(), to="prediction")
+        operator.fit_noise(few(), residuals_of="mean")
         yield operator, {"fitted": operator.noise_variance.item()}
         operator = LastLayerLaplace(model).fit(every(), progress=False)
         operator.optimize_hyperparameters()
@@ -89,7 +89,7 @@ def _operators(
         raise TypeError(f"model must be a VariationalOperator, got {type(model)}")
     generator = _generator(operator, seed, "noise")
     fitted = operator.fit_noise(
-        few(), to="prediction", n_samples=NOISE_DRAWS, generator=generator
+        few(), residuals_of="mean", n_samples=NOISE_DRAWS, generator=generator
     )
     yield operator, {"fixed": FIXED_NOISE, "fitted": fitted.item()}
 

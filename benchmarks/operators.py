@@ -30,7 +30,7 @@ from dinozaur_no import (
     VariationalOperator,
     accelerate_gno,
 )
-from dinozaur_no.graph import RadiusSearch
+from dinozaur_no.gno import RadiusSearch
 
 IN_CHANNELS = {"darcy": 1, "navier_stokes": 4, "car": 1, "ahmed": 2}
 GINO_RANK = 0.4  # that of the paper on GINO

@@ -66,7 +66,13 @@ ERRORS: dict[tuple[str, str], Number] = {
 #: Table 2, on ShapeNet car: relative error, NLL, MA, IS. The noise of _d and _l is
 #: fixed, that of _b learned.
 UNCERTAINTY: dict[str, dict[str, Number]] = {
-    model: dict(zip(("rl2", "nll", "ma", "is"), numbers, strict=True))
+    model: dict(
+        zip(
+            ("relative_l2", "nll", "miscalibration_area", "interval_score"),
+            numbers,
+            strict=True,
+        )
+    )
     for model, numbers in {
         "gino_d": ((7.94, 0.54), (3.090, 0.044), (0.288, 0.010), (14.731, 0.625)),
         "gino_l": ((7.90, 0.29), (3.106, 0.023), (0.283, 0.007), (14.709, 0.343)),

@@ -48,10 +48,10 @@ class Measure:
 
 
 MEASURES = {
-    "rl2": Measure("RL2 (10⁻²)", 100.0, 2),
+    "relative_l2": Measure("RL2 (10⁻²)", 100.0, 2),
     "nll": Measure("NLL"),
-    "ma": Measure("MA"),
-    "is": Measure("IS"),
+    "miscalibration_area": Measure("MA"),
+    "interval_score": Measure("IS"),
     "coverage_90": Measure("Inside 90 %", lower=False),
     "error_std_correlation": Measure("Rank corr.", digits=2, lower=False),
 }
@@ -125,11 +125,11 @@ def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
 def deterministic(dataset: str, found: list[Record]) -> Block | None:
     """Table 1 of one dataset."""
     models = [m for m in table_models(dataset) if Row(dataset, m).method == "none"]
-    measure = MEASURES["rl2"]
+    measure = MEASURES["relative_l2"]
     groups = [select(found, dataset, model, "none") for model in models]
     if not any(groups):
         return None
-    ours = column(groups, "rl2", measure)
+    ours = column(groups, "relative_l2", measure)
     paper = [ERRORS.get((dataset, model)) for model in models]
     lines = []
     theirs = _marked(paper, measure)
@@ -175,7 +175,7 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
 
 def started(dataset: str, found: list[Record]) -> Block | None:
     """Errors with torch's start and with a balanced one."""
-    measure, titles = MEASURES["rl2"], ["torch's start", "balanced start"]
+    measure, titles = MEASURES["relative_l2"], ["torch's start", "balanced start"]
     models = [m for m in table_models(dataset) if Row(dataset, m).method == "none"]
     groups = []
     for preset in (TORCH_START, "cpu"):
@@ -183,7 +183,7 @@ def started(dataset: str, found: list[Record]) -> Block | None:
         groups.append([select(own, dataset, model, "none") for model in models])
     if not any(map(any, groups)):
         return None
-    cells = [column(own, "rl2", measure) for own in groups]
+    cells = [column(own, "relative_l2", measure) for own in groups]
     names = [Cell(name_of(model).partition(" (")[0]) for model in models]
     lines = [list(line) for line in zip(names, *cells, strict=True)]
     columns = ["Model", *(f"{measure.title}, {title}" for title in titles)]
@@ -205,7 +205,7 @@ def tried(found: list[Record]) -> list[Block]:
                 together.setdefault(block, {})[model, trial.text] = group
     blocks = []
     for (dataset, noise, epochs), groups in together.items():
-        keys = ["rl2"] if noise == "none" else list(MEASURES)
+        keys = ["relative_l2"] if noise == "none" else list(MEASURES)
         models = list(dict.fromkeys(model for model, _ in groups))
         lines = []
         for model in models:  # the best one of each model is marked

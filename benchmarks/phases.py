@@ -48,7 +48,7 @@ def begin(phase: Phase, row: Row, model: nn.Module) -> Groups:
     warm = phase.variational and phase.first > 0
     if isinstance(model, VariationalOperator):
         for layer in model.layers:
-            for parameter in (layer.raw_scale, layer.raw_correlation):
+            for parameter in (layer.raw_scale, layer.raw_tril):
                 if parameter is not None:
                     parameter.requires_grad_(phase.variational)
             if warm:

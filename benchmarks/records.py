@@ -16,7 +16,15 @@ RUNS = ROOT / "benchmarks" / "results" / "runs.csv"
 
 KEY = ("dataset", "model", "preset", "seed", "noise")
 METRICS = (
-    *("rl2", "nll", "ma", "is", "crps", "coverage_90", "width_90"),
+    *(
+        "relative_l2",
+        "nll",
+        "miscalibration_area",
+        "interval_score",
+        "crps",
+        "coverage_90",
+        "width_90",
+    ),
     *("coverage_95", "width_95", "sharpness", "error_std_correlation"),
 )
 SETUP = (

@@ -184,7 +184,9 @@ def _train(
     fitting.run()
     if fabric.global_rank > 0:
         return
-    results: Iterable[Result] = [("none", math.nan, {"rl2": fitting.log[-1]["rl2"]})]
+    results: Iterable[Result] = [
+        ("none", math.nan, {"relative_l2": fitting.log[-1]["relative_l2"]})
+    ]
     if row.method != "none":
         results = judge(row, fitting.model, fitting.train, fitting.test, seed)
     found = []

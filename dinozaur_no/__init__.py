@@ -1,17 +1,19 @@
 """Heat diffusion layers for neuraloperator: small, fast, honest about uncertainty."""
 
-from .bayesian import BayesianDiffusionConv
-from .conformal import conformalize
-from .dense import GradientSpectralConv
-from .diffusion import DiffusionSpectralConv
-from .dropout import MCDropout
-from .ensemble import Ensemble
-from .graph import accelerate_gno
-from .laplace import LastLayerLaplace
-from .predictive import Predictive
-from .variational import VariationalOperator
-from .variational_training import (
+from .gno import accelerate_gno
+from .layers import (
+    BayesianDiffusionConv,
+    DiffusionSpectralConv,
+    GradientSpectralConv,
+)
+from .uncertainty import (
+    Ensemble,
+    LastLayerLaplace,
+    MCDropout,
+    Predictive,
     VariationalLoss,
+    VariationalOperator,
+    conformalize,
     parameter_groups,
     propose_prior,
     warm_start,
@@ -35,3 +37,7 @@ __all__ = [
     "propose_prior",
     "warm_start",
 ]
+
+# Checkpoints name the package and not a file, so files can move.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

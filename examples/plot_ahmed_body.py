@@ -138,7 +138,7 @@ for n_epochs, *rates in PHASES:
             schedule.step()
     noise = operator.noise_variance.sqrt().item()
     print(f"after {n_epochs:2d} epochs: noise {noise:.3f}")
-variance = operator.fit_noise(train, to="prediction", n_samples=N_DRAWS)
+variance = operator.fit_noise(train, residuals_of="mean", n_samples=N_DRAWS)
 print(f"fitted noise {variance.sqrt().item():.3f}")
 
 # %%

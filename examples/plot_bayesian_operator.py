@@ -122,7 +122,7 @@ N_DRAWS = 50
 def report(operator):
     predictive = operator.predict(x_test, n_samples=N_DRAWS).denormalize(scale_y)
     found = evaluate(predictive, y_test)
-    print(f"relative error {found['rl2']:.4f}")
+    print(f"relative error {found['relative_l2']:.4f}")
     print(f"inside the interval of 90 %: {found['coverage_90']:.3f}")
     return predictive
 

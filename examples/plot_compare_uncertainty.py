@@ -134,7 +134,7 @@ def calibrated(method, **options):
         lambda inputs: method.predict(inputs, **options),
         [(x_calibration, y_calibration)],
         level=0.9,
-        unit="fields",
+        coverage="fieldwise",
     )(x_test)
 
 
@@ -144,7 +144,7 @@ def add(name, method, **options):
     predictions[f"{name}, fixed noise"] = method.predict(x_test, **options)
     if name == "Bayesian":
         predictions["Conformal, fixed noise"] = calibrated(method, **options)
-    method.fit_noise(batches, to="prediction", **options)
+    method.fit_noise(batches, residuals_of="mean", **options)
     predictions[f"{name}, fitted noise"] = method.predict(x_test, **options)
     if name == "Bayesian":
         predictions["Conformal, fitted noise"] = calibrated(method, **options)
@@ -173,7 +173,15 @@ predictions = {name: p.denormalize(scale) for name, p in predictions.items()}
 # is better); coverage should be 0.9; the last column says how well the deviation tells
 # where the errors are.
 
-columns = ["rl2", "nll", "ma", "is", "crps", "coverage_90", "error_std_correlation"]
+columns = [
+    "relative_l2",
+    "nll",
+    "miscalibration_area",
+    "interval_score",
+    "crps",
+    "coverage_90",
+    "error_std_correlation",
+]
 print(f"{'':34}" + "".join(f"{name[:11]:>13}" for name in columns))
 for name, predictive in sorted(predictions.items()):
     found = evaluate(predictive, target)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("contract", "graphs", "problems")
+pytest.register_assert_rewrite("support")
 
 import torch  # noqa: E402
 

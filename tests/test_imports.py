@@ -161,9 +161,9 @@ def test_the_package_itself_only_re_exports():
 
 def test_public_paths():
     """Checkpoints hold these."""
-    from dinozaur_no.bayesian import BayesianDiffusionConv
-    from dinozaur_no.dense import GradientSpectralConv
-    from dinozaur_no.diffusion import DiffusionSpectralConv
+    from dinozaur_no.layers.bayesian import BayesianDiffusionConv
+    from dinozaur_no.layers.diffusion import DiffusionSpectralConv
+    from dinozaur_no.layers.gradient import GradientSpectralConv
 
     for cls in (BayesianDiffusionConv, DiffusionSpectralConv, GradientSpectralConv):
         assert getattr(dinozaur_no, cls.__name__) is cls

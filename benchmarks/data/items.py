@@ -12,7 +12,7 @@ from benchmarks.data.car import CAR
 from benchmarks.data.darcy import check_grid
 from benchmarks.data.dataset import Item, RawSample
 from benchmarks.data.signed_distance import grid_points
-from dinozaur_no.graph import RadiusSearch
+from dinozaur_no.gno import RadiusSearch
 
 
 def darcy_item(sample: RawSample, *, stride: int = 1) -> Item:

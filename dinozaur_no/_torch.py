@@ -1,0 +1,61 @@
+"""Small helpers on top of torch that several folders need."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards every module has the mode it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def save_atomically(tensors: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """``torch.save`` to a file that is complete, or as it was before."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not by tempfile, whose files nobody else may read.
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+    try:
+        with temporary.open("xb") as stream:
+            torch.save(tensors, stream)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def full_precision(device_type: str) -> AbstractContextManager[Any]:
+    """Switch autocast off: products of table and field need all their digits."""
+    if torch.amp.is_autocast_available(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
+
+
+def standard_normal(
+    shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Standard normal numbers with device and dtype of ``like``."""
+    if generator is not None and generator.device.type != like.device.type:
+        raise ValueError(
+            f"generator lives on {generator.device} but the model on {like.device}; "
+            f"make it with torch.Generator({like.device.type!r})"
+        )
+    return torch.randn(
+        *shape, dtype=like.dtype, device=like.device, generator=generator
+    )

@@ -1,0 +1,117 @@
+"""Checks of arguments, with errors that name the argument, its value and the remedy."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def one_of(name: str, value: T, choices: Sequence[T]) -> T:
+    """The value, or an error that lists what it may be."""
+    if value not in choices:
+        raise ValueError(
+            f"{name} (={value!r}) must be one of {', '.join(map(repr, choices))}"
+        )
+    return value
+
+
+def positive_int(name: str, value: Any) -> int:
+    """The value as an int of at least 1, or an error that names it."""
+    number = _as_int(name, value)
+    if number < 1:
+        raise ValueError(f"{name} (={value}) must be at least 1")
+    return number
+
+
+def _as_int(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} (={value!r}) must be an integer") from error
+
+
+def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
+    """One positive int per axis; a single one will do for a single axis."""
+    values = tuple(value) if isinstance(value, Iterable) else (value,)
+    if len(values) != order or not values:
+        order = max(order, 1)
+        raise ValueError(f"{name} (={value}) must have {order} entries, one per axis")
+    return tuple(positive_int(name, v) for v in values)
+
+
+def modes_within(
+    value: Any, order: int, limit: Sequence[int] | None
+) -> tuple[int, ...]:
+    """``n_modes`` as given, checked against ``max_n_modes``."""
+    modes = modes_per_axis("n_modes", value, order)
+    if limit is not None and any(m > most for m, most in zip(modes, limit)):
+        raise ValueError(
+            f"n_modes (={list(modes)}) exceeds max_n_modes (={list(limit)})"
+        )
+    return modes
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a positive, finite float, or an error that names it."""
+    return per_axis(name, value, 1)[0]
+
+
+def per_axis(name: str, value: Any, order: int) -> tuple[float, ...]:
+    """One positive, finite number per axis; a single one stands for all."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    values = tuple(value) if isinstance(value, Iterable) else (value,) * order
+    if len(values) != order:
+        raise ValueError(f"{name} (={value}) must be one number or {order}")
+    if not all(isinstance(v, Real) and 0 < float(v) < math.inf for v in values):
+        raise ValueError(f"{name} (={value}) must be positive and finite")
+    return tuple(float(v) for v in values)
+
+
+def check_input(
+    x: Tensor, in_channels: int, n_modes: Sequence[int], complex_data: bool
+) -> None:
+    """Raise an error that says what is wrong with the input of a layer."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"input must be a torch.Tensor, got {type(x).__name__}")
+    if x.ndim != len(n_modes) + 2 or x.shape[1] != in_channels:
+        axes = ", ".join(f"n{j + 1}" for j in range(len(n_modes)))
+        raise ValueError(
+            f"input has shape {tuple(x.shape)}, expected (batch, {in_channels}, "
+            f"{axes}): in_channels (={in_channels}) and one axis per entry of n_modes "
+            f"(={list(n_modes)})"
+        )
+    if any(n == 0 for n in x.shape[2:]):
+        raise ValueError(f"input of shape {tuple(x.shape)} has an axis of length 0")
+    if x.is_complex() and not complex_data:
+        raise TypeError(
+            f"input is complex ({x.dtype}); build the layer with complex_data=True"
+        )
+    if not (x.is_floating_point() or x.is_complex()):
+        raise TypeError(f"input has dtype {x.dtype}; convert it with x.float()")
+
+
+def output_grid(
+    grid: Sequence[int],
+    output_shape: Sequence[int] | None,
+    scaling: Sequence[float] | None,
+) -> tuple[int, ...]:
+    """Points of the output grid: asked for, scaled, or those of the input."""
+    if output_shape is None:
+        if scaling is None:
+            return tuple(grid)
+        output_shape = tuple(round(n * r) for n, r in zip(grid, scaling))
+    sizes = tuple(output_shape) if isinstance(output_shape, Iterable) else ()
+    if len(sizes) != len(grid) or any(n != round(n) or n < 1 for n in sizes):
+        raise ValueError(
+            f"output_shape (={output_shape}) must be {len(grid)} positive numbers of "
+            f"points, one per axis of the input grid (={tuple(grid)})"
+        )
+    return tuple(round(n) for n in sizes)

@@ -1,0 +1,269 @@
+"""Sums over the edges of a graph, in chunks, with recomputation in backward.
+
+Every row ``i`` of a CSR graph sums a kernel over its neighbours ``j``::
+
+    out[i] = sum_j  w[e] * k(u[j], v[i], f[j]) * f[j],      e = (i, j)
+
+Edges come first and channels last: ``u`` is (n, 1 or b, p), ``v`` (m, 1, q), ``f``
+(n, b, c), ``w`` (edges,) or, if it holds all of w k, (edges, 1, c); ``out`` (m, b, c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._segment_sum import segment_sum
+
+#: The kernel: of u[j], v[i], f[j] (or None) and its own parameters.
+Kernel = Callable[[Tensor, Tensor, "Tensor | None", Sequence[Tensor]], Tensor]
+#: u, v, f (or None), w (or None) and the parameters of the kernel, in this order.
+Inputs = Sequence["Tensor | None"]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """A CSR graph, cut into pieces of whole rows.
+
+    Parameters
+    ----------
+    index : Tensor of shape (edges,)
+        Neighbours, row after row.
+    splits : Tensor of shape (m + 1,)
+        Where each row begins.
+    chunk : int
+        Edges of a piece, at most, unless a single row has more.
+    """
+
+    index: Tensor
+    splits: Tensor
+    chunk: int
+
+    def pieces(self) -> Iterator[tuple[slice, slice]]:
+        """The rows and the edges of each piece."""
+        splits = self.splits.cpu()
+        n_rows, n_edges = len(splits) - 1, int(splits[-1])
+        aim = -(-n_edges // -(-n_edges // self.chunk)) if n_edges else 1
+        row = edge = 0
+        while edge < n_edges:
+            last = int(torch.searchsorted(splits, edge + aim, right=True)) - 1
+            last = min(max(last, row + 1), n_rows)
+            end = int(splits[last])
+            yield slice(row, last), slice(edge, end)
+            row, edge = last, end
+
+    def piece(
+        self, rows: slice, span: slice, inputs: Inputs
+    ) -> tuple[Edges, list[Tensor | None]]:
+        """One of the pieces as a graph of its own, and its part of the inputs."""
+        splits = self.splits[rows.start : rows.stop + 1] - span.start
+        u, v, f, w, *parameters = inputs
+        v, w = v if v is None else v[rows], w if w is None else w[span]
+        return Edges(self.index[span], splits, self.chunk), [u, v, f, w, *parameters]
+
+    def rows(self) -> Tensor:
+        """For each edge its row."""
+        numbers = torch.arange(len(self.splits) - 1, device=self.splits.device)
+        return numbers.repeat_interleave(self.splits.diff())
+
+    def gather(self, inputs: Inputs) -> list[Tensor | None]:
+        """The inputs of each edge, from those of neighbours and rows."""
+        places = (self.index, self.rows(), self.index)
+        gathered = [
+            x if x is None else x.index_select(0, place)
+            for x, place in zip(inputs, places)
+        ]
+        return [*gathered, *inputs[3:]]
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """What is summed, of inputs that are gathered per edge.
+
+    Parameters
+    ----------
+    kernel : callable, optional
+        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c); 1 without.
+    multiply : bool
+        Whether to multiply the kernel by ``f[j]``.
+    """
+
+    kernel: Kernel | None
+    multiply: bool
+
+    def __call__(self, inputs: Sequence[Any]) -> Tensor:
+        """The value of each edge."""
+        u, v, f, w, *parameters = inputs
+        values: Tensor
+        if self.kernel is None:
+            values = f * w
+            return values
+        values = self.kernel(u, v, f, parameters)
+        if self.multiply and f is not None:
+            values = values * f
+        return values if w is None else values * w[:, None, None]
+
+
+def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    """Sum the integrand over the edges of each row, see the module.
+
+    Parameters
+    ----------
+    edges : Edges
+        The graph. With more edges than its chunk nothing per edge is kept for the
+        backward pass, which computes the integrand again instead.
+    integrand : Integrand
+        What to sum.
+    inputs : sequence of Tensor or None
+        Features of neighbours and rows, function, weight of each edge, and then the
+        parameters of the kernel.
+    """
+    if len(edges.index) <= edges.chunk:
+        return _at_once(edges, integrand, inputs)
+    out: Tensor = _ChunkedSum.apply(edges, integrand, *inputs)
+    return out
+
+
+def edge_values(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    """The integrand on every edge, (edges, 1 or b, c), computed in pieces."""
+    values = []
+    for rows, span in edges.pieces():
+        part, its_inputs = edges.piece(rows, span, inputs)
+        values.append(integrand(part.gather(its_inputs)))
+    return torch.cat(values)
+
+
+def _at_once(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    return segment_sum(integrand(edges.gather(inputs)), edges.splits)
+
+
+def _piecewise(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
+    sums = []
+    for rows, span in edges.pieces():
+        part, its_inputs = edges.piece(rows, span, inputs)
+        sums.append(_at_once(part, integrand, its_inputs))
+    missing = len(edges.splits) - 1 - sum(map(len, sums))  # empty rows at the end
+    sums.append(sums[0].new_zeros(missing, *sums[0].shape[1:]))
+    return torch.cat(sums)
+
+
+class _ChunkedSum(torch.autograd.Function):
+    """`_at_once` piece by piece; only the inputs are kept for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, edges: Edges, integrand: Integrand, *inputs: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        ctx.edges, ctx.integrand = edges, integrand
+        ctx.surroundings = _Surroundings.now(edges.index.device)
+        if ctx.surroundings.autocast:
+            # It remembers its copies of leaves. Made here, where nothing is recorded,
+            # they would cut off the gradient of the next use of a parameter.
+            inputs = tuple(x if x is None else x.detach() for x in inputs)
+        return _piecewise(edges, integrand, inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        with ctx.surroundings.restored():
+            if not torch.is_grad_enabled():
+                grads = _gradients(ctx.edges, ctx.integrand, inputs, needed, grad)
+                return None, None, *grads
+            # The gradient is itself differentiated.
+            found = torch.autograd.grad(
+                _piecewise(ctx.edges, ctx.integrand, inputs),
+                [x for x, n in zip(inputs, needed) if n],
+                grad,
+                create_graph=True,
+                allow_unused=True,
+            )
+        remaining = iter(found)
+        return None, None, *(next(remaining) if n else None for n in needed)
+
+
+def _gradients(
+    edges: Edges,
+    integrand: Integrand,
+    inputs: Inputs,
+    needed: Sequence[bool],
+    grad: Tensor,
+) -> list[Tensor | None]:
+    """Gradients of all inputs, the integrand computed again piece by piece."""
+    # In bfloat16 a sum of many pieces would stop growing.
+    totals = [
+        torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+        if n and x is not None
+        else None
+        for x, n in zip(inputs, needed)
+    ]
+    wanted = [k for k, n in enumerate(needed) if n]
+    for rows, span in edges.pieces():
+        part, its_inputs = edges.piece(rows, span, inputs)
+        leaves: list[Any] = [
+            x if x is None else x.detach().requires_grad_(n)
+            for x, n in zip(part.gather(its_inputs), needed)
+        ]
+        with torch.enable_grad():
+            values = integrand(leaves)
+        found = torch.autograd.grad(
+            values,
+            [leaves[k] for k in wanted],
+            grad[rows].index_select(0, part.rows()),
+            allow_unused=True,
+        )
+        for k, g in zip(wanted, found):
+            total = totals[k]
+            if g is None or total is None:
+                continue
+            if k in (0, 2):
+                total.index_add_(0, part.index, g.to(total.dtype))
+            elif k == 1:
+                total[rows] = segment_sum(g, part.splits)
+            elif k == 3:
+                total[span] = g
+            else:
+                total += g
+    return [
+        total if x is None or total is None else total.to(x.dtype)
+        for x, total in zip(inputs, totals)
+    ]
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What a second computation needs to repeat the first: dropout, autocast."""
+
+    device: torch.device
+    random: tuple[Tensor, ...]
+    autocast: bool
+    autocast_dtype: torch.dtype
+
+    @classmethod
+    def now(cls, device: torch.device) -> _Surroundings:
+        random: tuple[Tensor, ...] = (torch.get_rng_state(),)
+        if device.type == "cuda":
+            random += (torch.cuda.get_rng_state(device),)
+        return cls(
+            device,
+            random,
+            torch.is_autocast_enabled(device.type),
+            torch.get_autocast_dtype(device.type),
+        )
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        cuda = [self.device] if self.device.type == "cuda" else []
+        autocast = torch.autocast(
+            self.device.type, enabled=self.autocast, dtype=self.autocast_dtype
+        )
+        with torch.random.fork_rng(cuda), autocast:
+            torch.set_rng_state(self.random[0])
+            if cuda:
+                torch.cuda.set_rng_state(self.random[1], self.device)
+            yield

@@ -1,0 +1,279 @@
+r"""`BayesianDiffusionConv`: a diffusion layer with a posterior over its times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .._torch import standard_normal
+from .._validation import one_of, positive, positive_int
+from ._fourier import RealBasis
+from .diffusion import DiffusionSpectralConv
+
+Covariance = Literal["full", "diagonal"]
+SamplePer = Literal["batch", "item"]
+
+
+class BayesianDiffusionConv(DiffusionSpectralConv):
+    r"""Diffusion layer with a Gaussian posterior over the logarithms of its times.
+
+    The model of one layer, with channels i, is [1]_
+
+    1. prior: :math:`\ln \tau_i \sim \mathcal{N}(m_i, s_i^2)`, independent;
+    2. approximate posterior: :math:`\ln \tau \sim \mathcal{N}(\mu, L L^T)` with L
+       lower triangular, learned together with all other weights.
+
+    In training mode the times are drawn, :math:`\tau = \exp(\mu + L \epsilon)`, and
+    gradients flow to :math:`\mu` and L. In evaluation mode they are the posterior
+    median :math:`e^\mu`: the layer is then exactly a `DiffusionSpectralConv`, whose
+    ``state_dict`` is a part of this one. `VariationalOperator` draws at prediction and
+    adds the noise, the ELBO and the predictive distribution of the whole model.
+
+    Parameters
+    ----------
+    in_channels, out_channels, n_modes
+        As for `DiffusionSpectralConv`.
+    prior_mean : float or sequence of float, default ln 0.01
+        m, the mean of ln tau, for all channels or each.
+    prior_scale : float or sequence of float, default 1.0
+        s, the standard deviation of ln tau.
+    scale_init : float, default 0.02
+        Initial standard deviation of ln tau under the posterior, for all channels. The
+        initial :math:`e^\mu` is the option ``time_init``. (The paper starts from
+        ``scale_init=0.5, time_init=math.exp(-5)``, and trains much longer.)
+    covariance : {"full", "diagonal"}, default "full"
+        Whether channels may be correlated under the posterior.
+    sample_per : {"batch", "item"}, default "batch"
+        Whether a training step draws once, or once for each item of the batch.
+    **kwargs
+        All other options of `DiffusionSpectralConv`.
+
+    Attributes
+    ----------
+    raw_time : nn.Parameter
+        :math:`\mu`, (in_channels,).
+    raw_scale : nn.Parameter
+        Logarithm of the diagonal of L, (in_channels,).
+    raw_tril : nn.Parameter or None
+        Entries of L below its diagonal, row by row, divided by the diagonal entry of
+        their row; None without correlation.
+    prior_mean, prior_scale : Tensor
+        m and s, (in_channels,).
+
+    References
+    ----------
+    .. [1] Matveev, A. et al. "Light-Weight Diffusion Multiplier and Uncertainty
+       Quantification for Fourier Neural Operators" (2025). NeurIPS 2025.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neuralop.models import FNO
+    >>> from dinozaur_no import BayesianDiffusionConv
+    >>> conv = BayesianDiffusionConv.configure(prior_scale=0.5)
+    >>> model = FNO((12, 12), 1, 1, 32, conv_module=conv)
+    >>> model.fno_blocks.convs[0].sample_times(100).shape
+    torch.Size([100, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        n_modes: int | Sequence[int],
+        *,
+        prior_mean: float | Sequence[float] = math.log(0.01),
+        prior_scale: float | Sequence[float] = 1.0,
+        scale_init: float = 0.02,
+        covariance: Covariance = "full",
+        sample_per: SamplePer = "batch",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(in_channels, out_channels, n_modes, **kwargs)
+        self.covariance = one_of("covariance", covariance, ("full", "diagonal"))
+        self.sample_per = one_of("sample_per", sample_per, ("batch", "item"))
+        scale = positive("scale_init", scale_init)
+        c = self.in_channels
+        self.raw_scale = nn.Parameter(torch.full_like(self.raw_time, math.log(scale)))
+        below = c * (c - 1) // 2 if covariance == "full" else 0
+        self.register_parameter(
+            "raw_tril",
+            nn.Parameter(self.raw_scale.new_zeros(below)) if below else None,
+        )
+        self.prior_mean: Tensor
+        self.prior_scale: Tensor
+        self.register_buffer("prior_mean", self.raw_scale.new_empty(c))
+        self.register_buffer("prior_scale", self.raw_scale.new_empty(c))
+        self.set_prior(prior_mean, prior_scale)
+        #: Coefficients of an input that many draws share, while they are made.
+        self.kept_analysis: list[Tensor] | None = None
+
+    def set_prior(
+        self,
+        mean: float | Sequence[float] | Tensor | None = None,
+        scale: float | Sequence[float] | Tensor | None = None,
+    ) -> None:
+        """Change the prior of ln tau; what is not given stays.
+
+        Parameters
+        ----------
+        mean, scale : float, sequence of float or Tensor, optional
+            One number, or one per channel. Scales are positive.
+        """
+        with torch.no_grad():
+            if mean is not None:
+                self.prior_mean.copy_(self._per_channel("prior_mean", mean))
+            if scale is not None:
+                value = self._per_channel("prior_scale", scale)
+                if not bool((value > 0).all()):
+                    raise ValueError(f"prior_scale (={scale}) must be positive")
+                self.prior_scale.copy_(value)
+
+    @property
+    def posterior_mean(self) -> Tensor:
+        """Mean of ln tau under the posterior, (in_channels,); can be set."""
+        return self.raw_time
+
+    @posterior_mean.setter
+    def posterior_mean(self, value: float | Sequence[float] | Tensor) -> None:
+        mean = self._per_channel("posterior_mean", value)
+        with torch.no_grad():
+            self.raw_time.copy_(mean)
+
+    @property
+    def posterior_scale_tril(self) -> Tensor:
+        """L with positive diagonal, (in_channels, in_channels); can be set."""
+        return self.raw_scale.exp()[:, None] * self._unit_tril()
+
+    @posterior_scale_tril.setter
+    def posterior_scale_tril(self, value: Tensor) -> None:
+        c = self.in_channels
+        tril = torch.as_tensor(value, dtype=torch.float64).detach()
+        diagonal = tril.diagonal() if tril.ndim == 2 else tril
+        if tril.shape != (c, c) or not bool(tril.isfinite().all()):
+            raise ValueError(
+                f"posterior_scale_tril has shape {tuple(tril.shape)}; it must be a "
+                f"finite ({c}, {c}) matrix"
+            )
+        if not bool((diagonal > 0).all()) or bool(tril.triu(1).any()):
+            raise ValueError(
+                "posterior_scale_tril must be lower triangular with a positive "
+                "diagonal; torch.linalg.cholesky(covariance) gives such a matrix"
+            )
+        below = (tril / diagonal[:, None])[self._below(tril.device)]
+        if self.raw_tril is None and bool(below.any()):
+            raise ValueError(
+                "posterior_scale_tril is not diagonal, but the layer was built with "
+                "covariance='diagonal'"
+            )
+        with torch.no_grad():
+            self.raw_scale.copy_(diagonal.log())
+            if self.raw_tril is not None:
+                self.raw_tril.copy_(below)
+
+    @property
+    def posterior_covariance(self) -> Tensor:
+        """Covariance of ln tau under the posterior, (in_channels, in_channels)."""
+        tril = self.posterior_scale_tril
+        return tril @ tril.mT
+
+    def kl_divergence(self) -> Tensor:
+        r"""Kullback-Leibler divergence of the posterior from the prior, a scalar.
+
+        As it does not change under the exponential map, it is that of the Gaussians,
+
+        .. math:: \sum_i \frac{(L L^T)_{ii} + (\mu_i - m_i)^2}{2 s_i^2} - \frac12
+                  + \ln s_i - \ln L_{ii} .
+        """
+        distance = self.raw_time - self.prior_mean
+        spread = self.posterior_scale_tril.square().sum(1) + distance.square()
+        quadratic = spread / (2 * self.prior_scale.square())
+        return (quadratic - 0.5 + self.prior_scale.log() - self.raw_scale).sum()
+
+    def sample_log_times(
+        self, n: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw ln tau from the posterior, see `sample_times`."""
+        shape = (positive_int("n", n), self.in_channels)
+        noise = standard_normal(shape, self.raw_time, generator)
+        return self._from_noise(noise)
+
+    def sample_times(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw diffusion times from the posterior; gradients flow to its parameters.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        generator : torch.Generator, optional
+            Source of randomness on the layer's device, by default torch's global one.
+
+        Returns
+        -------
+        Tensor
+            Times (n, in_channels).
+        """
+        return self.sample_log_times(n, generator).exp()
+
+    def extra_repr(self) -> str:
+        """The arguments that matter, for ``print(model)``."""
+        return (
+            f"{super().extra_repr()}, covariance={self.covariance!r}, "
+            f"sample_per={self.sample_per!r}"
+        )
+
+    def _times_for(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return self.diffusion_time
+        items = x.shape[:1] if self.sample_per == "item" else ()
+        noise = standard_normal((*items, self.in_channels), self.raw_time)
+        return self._from_noise(noise).exp()
+
+    def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
+        if self.kept_analysis is None:
+            return super()._analyse(x, basis)
+        if not self.kept_analysis:
+            self.kept_analysis.append(super()._analyse(x, basis))
+        return self.kept_analysis[0]
+
+    def _from_noise(self, noise: Tensor) -> Tensor:
+        """Draws ``mu + L noise`` of ln tau; the noise has channels last."""
+        spread = noise
+        if self.raw_tril is not None:
+            spread = noise @ self._unit_tril().mT
+        return self.raw_time + self.raw_scale.exp() * spread
+
+    def _unit_tril(self) -> Tensor:
+        """L with its rows divided by their diagonal entries."""
+        like = self.raw_scale
+        unit = torch.eye(self.in_channels, dtype=like.dtype, device=like.device)
+        if self.raw_tril is None:
+            return unit
+        return unit.index_put(self._below(like.device), self.raw_tril)
+
+    def _below(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Rows and columns of the entries below the diagonal."""
+        c = self.in_channels
+        rows, columns = torch.tril_indices(c, c, -1, device=device)
+        return rows, columns
+
+    def _per_channel(self, name: str, value: Any) -> Tensor:
+        try:
+            device = value.device if isinstance(value, Tensor) else "cpu"
+            numbers = torch.as_tensor(value, dtype=torch.float64, device=device)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name} (={value!r}) must be a number or numbers"
+            ) from error
+        if numbers.shape not in ((), (1,), (self.in_channels,)):
+            raise ValueError(
+                f"{name} has shape {tuple(numbers.shape)}; give one number or one per "
+                f"channel ({self.in_channels})"
+            )
+        if not bool(numbers.isfinite().all()):
+            raise ValueError(f"{name} (={value}) must be finite")
+        return numbers.detach().expand(self.in_channels)

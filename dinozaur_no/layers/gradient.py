@@ -1,0 +1,140 @@
+"""`GradientSpectralConv`: upstream's spectral weights plus the gradient features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from neuralop.layers.spectral_convolution import SpectralConv
+from torch import Tensor, nn
+
+from .._torch import full_precision
+from .._validation import (
+    check_input,
+    modes_per_axis,
+    modes_within,
+    one_of,
+    output_grid,
+    per_axis,
+    positive_int,
+)
+from ._configure import ConfigurableClass
+from ._fourier import BasisCache, Method, resampled
+from ._gradient_features import Memory, gradient_weight_init, linear_weight, mix
+
+
+class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
+    r"""``SpectralConv`` followed by gradient features: FNO_g and TFNO_g of the paper.
+
+    With v the output of upstream's layer (dense, Tucker, CP, TT or separable weights),
+    the result is :math:`W^{mix} [v; G]` with the features G of
+    `DiffusionSpectralConv`.
+
+    Parameters
+    ----------
+    in_channels, out_channels, n_modes
+        As for ``SpectralConv``.
+    extent : float or sequence of float, default 1.0
+        Length of the periodic box, per axis; the unit of the gradients.
+    axis_method : {"auto", "dense", "fft"}, default "auto"
+        How to transform along an axis, as in `DiffusionSpectralConv`.
+    memory : {"lean", "fast"}, default "lean"
+        What to keep for the backward pass, as in `DiffusionSpectralConv`.
+    **kwargs
+        All other options of ``SpectralConv``, with its defaults and meaning.
+
+    Attributes
+    ----------
+    gradient_weight : nn.Parameter
+        :math:`W^{grad}`, (out_channels, out_channels).
+    mix_weight : nn.Parameter
+        :math:`W^{mix}`, (out_channels, 2 out_channels).
+
+    Notes
+    -----
+    Another output size is reached by synthesising v there. ``SpectralConv`` instead
+    pads or crops its spectrum, in 2.0.0 at the wrong end of all axes but the last.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        n_modes: int | Sequence[int],
+        *,
+        extent: float | Sequence[float] = 1.0,
+        axis_method: Method = "auto",
+        memory: Memory = "lean",
+        **kwargs: Any,
+    ) -> None:
+        positive_int("in_channels", in_channels)
+        positive_int("out_channels", out_channels)
+        order = len(n_modes) if isinstance(n_modes, Sequence) else 1
+        limit = kwargs.get("max_n_modes")
+        if limit is not None:
+            limit = modes_per_axis("max_n_modes", limit, order)
+        modes = modes_within(n_modes, order, limit)
+        self._limit = limit or modes
+        if kwargs.get("resolution_scaling_factor") is not None:
+            scaling = kwargs["resolution_scaling_factor"]
+            scaling = per_axis("resolution_scaling_factor", scaling, order)
+            kwargs["resolution_scaling_factor"] = list(scaling)
+        super().__init__(in_channels, out_channels, modes, **kwargs)
+        self.extent = per_axis("extent", extent, self.order)
+        self.memory = one_of("memory", memory, ("lean", "fast"))
+        self._bases = BasisCache(axis_method)
+        self.gradient_weight = nn.Parameter(
+            gradient_weight_init(out_channels, self.extent)
+        )
+        self.mix_weight = nn.Parameter(linear_weight(out_channels, 2 * out_channels))
+
+    @SpectralConv.n_modes.setter  # type: ignore[untyped-decorator]
+    def n_modes(self, value: int | Sequence[int]) -> None:
+        """Modes per axis, at most ``max_n_modes``; upstream shows the last halved."""
+        modes = modes_within(value, len(self._limit), self._limit)
+        SpectralConv.n_modes.fset(self, modes)
+
+    def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
+        """Apply the layer to a field (b, in_channels, *grid)."""
+        check_input(x, self.in_channels, self.n_modes, self.complex_data)
+        grid = x.shape[2:]
+        n_out = output_grid(grid, output_shape, self.resolution_scaling_factor)
+        if x.shape[0] == 0:  # which upstream's FFT refuses
+            v = x.sum(1, keepdim=True).expand(-1, self.out_channels, *grid)
+        else:
+            v = super().forward(x, output_shape=tuple(grid))
+        if not self.complex_data:
+            return self._mix(v, n_out)
+        parts = self._mix(torch.cat([v.real, v.imag]), n_out)
+        return torch.complex(*parts.chunk(2))
+
+    def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
+        """Bring a skip connection to the output grid, as ``SpectralConv`` does."""
+        n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
+        return resampled(x, n_out)
+
+    def extra_repr(self) -> str:
+        """The arguments that matter, for ``print(model)``."""
+        return f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}"
+
+    def _mix(self, v: Tensor, n_out: tuple[int, ...]) -> Tensor:
+        dtype = torch.promote_types(v.dtype, self.mix_weight.dtype)
+        with full_precision(v.device.type):
+            v = v.to(dtype)
+            basis = self._bases.get(
+                self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
+            )
+            weights = (self.gradient_weight.to(dtype), self.mix_weight.to(dtype))
+            return mix(basis.analyse(v), *weights, None, basis, self.memory)
+
+    def _frequency_modes(self) -> list[int]:
+        """Modes per axis that hold all of v.
+
+        ``SpectralConv`` stores its last axis halved, and 2.0.0 shifts the spectrum by
+        one on odd grids, so one more frequency than asked for is kept.
+        """
+        top = [m // 2 for m in self.n_modes]
+        if not self.complex_data:
+            top[-1] = self.n_modes[-1] - 1
+        return [2 * (k + 1) for k in top]

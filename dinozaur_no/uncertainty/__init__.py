@@ -1,0 +1,22 @@
+"""Predictive distributions of whole operators, by several methods."""
+
+from .conformal import conformalize
+from .dropout import MCDropout
+from .ensemble import Ensemble
+from .laplace import LastLayerLaplace
+from .predictive import Predictive
+from .training import VariationalLoss, parameter_groups, propose_prior, warm_start
+from .variational import VariationalOperator
+
+__all__ = [
+    "Ensemble",
+    "LastLayerLaplace",
+    "MCDropout",
+    "Predictive",
+    "VariationalLoss",
+    "VariationalOperator",
+    "conformalize",
+    "parameter_groups",
+    "propose_prior",
+    "warm_start",
+]

@@ -1,0 +1,191 @@
+"""The last layer of a model: its inputs, and where its outputs go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ._base import Fields
+
+#: Numbers of a temporary array, so that memory does not grow with the fields.
+_NUMBERS_AT_ONCE = 1 << 21
+#: Pointwise linear layers, and the axis of their channels counted from the end.
+_CHANNEL_AXIS: dict[type[nn.Module], int] = {
+    nn.Linear: -1,
+    nn.Conv1d: -2,
+    nn.Conv2d: -3,
+    nn.Conv3d: -4,
+}
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """What one call of the model brings to its last layer.
+
+    Parameters
+    ----------
+    features : Tensor
+        Inputs of the layer, (points, channels).
+    outputs : Tensor
+        What it makes of them, (points, output channels).
+    places : Tensor, or dict of Tensors
+        Like the output of the model: positions in the flattened ``outputs``.
+    """
+
+    features: Tensor
+    outputs: Tensor
+    places: Fields
+
+    def fields(self, values: Tensor) -> Fields:
+        """Values (..., points, output channels), arranged as the model's output."""
+        flat = values.flatten(-2)
+        if isinstance(self.places, Mapping):
+            return {key: flat[..., place] for key, place in self.places.items()}
+        return flat[..., self.places]
+
+    def design(self, p: int) -> Iterator[Tensor]:
+        """The features in float64, some points at a time, with ones up to p columns."""
+        missing = (0, p - self.features.shape[1])
+        for part in self.features.split(max(1, _NUMBERS_AT_ONCE // p)):
+            yield functional.pad(part.double(), missing, value=1.0)
+
+    def variances(self, factor: Tensor) -> Fields:
+        """Variance of each output if the weights have covariance F F^T."""
+        parts = [(rows @ factor).square().sum(1) for rows in self.design(len(factor))]
+        column = torch.cat(parts).to(self._dtype)[:, None]
+        return self.fields(column.expand(self.outputs.shape))
+
+    def draws(self, deviations: Tensor, chunk_size: int | None) -> Iterator[Fields]:
+        """Outputs with other weights, given by (draws, output channels, p)."""
+        n, channels = self.features.shape[1], self.outputs.shape[1]
+        if chunk_size is None:
+            chunk_size = max(1, _NUMBERS_AT_ONCE // max(1, self.outputs.numel()))
+        features, outputs = (t.to(self._dtype) for t in (self.features, self.outputs))
+        for part in deviations.to(self._dtype).split(chunk_size):
+            spread = features @ part[..., :n].flatten(0, 1).mT
+            spread = spread.unflatten(1, (len(part), channels)).movedim(1, 0)
+            bias = part[..., n:].sum(-1)[:, None]
+            yield self.fields(outputs + spread + bias)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.promote_types(self.outputs.dtype, torch.float32)
+
+
+def find_last_layer(model: nn.Module, name: str | None = None) -> tuple[str, Any]:
+    """Name and module of the last layer, by default that of the projection."""
+    if name is None:
+        name = _last_of_projection(model)
+    try:
+        layer: Any = model.get_submodule(name)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(
+            f"layer (={name!r}) is no module of the model; model.named_modules() lists "
+            "their names"
+        ) from error
+    pointwise = type(layer) in _CHANNEL_AXIS and (
+        isinstance(layer, nn.Linear) or _is_pointwise(layer)
+    )
+    if not pointwise:
+        raise ValueError(
+            f"layer {name!r} ({type(layer).__name__}) is not pointwise linear; it must "
+            "be a Linear, or a convolution with kernel size 1 and without groups"
+        )
+    if layer.weight.is_complex():
+        raise TypeError(f"layer {name!r} is complex; only real ones are supported")
+    return name, layer
+
+
+def look_at_last_layer(
+    model: nn.Module, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> LastLayer:
+    """Call the model and note the inputs and outputs of its last layer.
+
+    The layer hands on the numbers of its outputs instead of their values, so whatever
+    the model does with them afterwards tells where each one goes. It may only select
+    and rearrange them.
+    """
+    axis = _CHANNEL_AXIS[type(layer)]
+    features: list[Tensor] = []
+    outputs: list[Tensor] = []
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        begin = sum(rows.numel() for rows in outputs)
+        last = output.movedim(axis, -1)
+        features.append(inputs[0].movedim(axis, -1).flatten(0, -2))
+        outputs.append(last.flatten(0, -2))
+        numbers = torch.arange(
+            begin, begin + last.numel(), dtype=torch.float64, device=last.device
+        )
+        return numbers.view(last.shape).movedim(-1, axis)
+
+    handle = layer.register_forward_hook(hook)
+    try:
+        numbers = model(*args, **kwargs)
+    finally:
+        handle.remove()
+    if not outputs:
+        raise ValueError("the model did not call its last layer; pass another `layer`")
+    return _checked(torch.cat(features), torch.cat(outputs), numbers)
+
+
+def _checked(features: Tensor, outputs: Tensor, numbers: Fields) -> LastLayer:
+    """The points that the model returns, each of them once."""
+    parts = numbers if isinstance(numbers, Mapping) else {None: numbers}
+    places = {}
+    count = outputs.new_zeros(outputs.numel(), dtype=torch.int64)
+    for key, part in parts.items():
+        place = part.long()
+        if not torch.equal(place.to(part.dtype), part) or not bool(
+            ((place >= 0) & (place < len(count))).all()
+        ):
+            raise ValueError(_MORE_THAN_ARRANGED)
+        count += place.flatten().bincount(minlength=len(count))
+        places[key] = place
+    channels = count.view(outputs.shape)
+    if bool((channels > 1).any()) or bool((channels != channels[:, :1]).any()):
+        raise ValueError(_MORE_THAN_ARRANGED)
+    used = channels[:, 0] > 0
+    if not bool(used.all()):  # a wrapper that crops, for example
+        features, outputs = features[used], outputs[used]
+        row = (used.cumsum(0) - 1)[:, None]
+        column = torch.arange(channels.shape[1], device=row.device)
+        renumbered = (row * len(column) + column).flatten()
+        places = {key: renumbered[place] for key, place in places.items()}
+    found = places if isinstance(numbers, Mapping) else places[None]
+    return LastLayer(features, outputs, found)
+
+
+_MORE_THAN_ARRANGED = (
+    "the model does more with the outputs of its last layer than select and rearrange "
+    "points; pass the model without what follows, such as a denormalisation, or "
+    "another `layer`"
+)
+
+
+def _last_of_projection(model: nn.Module) -> str:
+    """Name of the last linear layer of the only projection."""
+    found = [
+        name
+        for name, _ in model.named_modules()
+        if name.rpartition(".")[2] == "projection"
+    ]
+    if len(found) == 1:
+        fcs = getattr(model.get_submodule(found[0]), "fcs", None)
+        if isinstance(fcs, nn.ModuleList) and len(fcs):
+            return f"{found[0]}.fcs.{len(fcs) - 1}"
+    raise ValueError(
+        f"model ({type(model).__name__}) has no single real `projection` with a last "
+        "layer; pass the name of its last linear layer as `layer`"
+    )
+
+
+def _is_pointwise(layer: Any) -> bool:
+    ones = {*layer.kernel_size, *layer.stride, layer.groups}
+    padding = layer.padding if isinstance(layer.padding, tuple) else (0,)
+    return ones == {1} and not any(padding)

@@ -1,0 +1,241 @@
+"""`Predictive`: what every uncertainty method of this package returns."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._torch import save_atomically
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Predictive:
+    """Mean and variances of a prediction, point by point, perhaps with draws.
+
+    Parameters
+    ----------
+    mean : Tensor
+        Mean of the predictive distribution, (b, c, *grid) or whatever shape the model
+        returns.
+    epistemic_variance : Tensor
+        Variance of the operator's draws: what more data would reduce.
+    aleatoric_variance : Tensor or float
+        Variance of the noise; anything that broadcasts against the mean.
+    samples : Tensor, optional
+        Draws of the operator without noise, (draws, *mean.shape).
+    """
+
+    mean: Tensor
+    epistemic_variance: Tensor
+    aleatoric_variance: Tensor
+    samples: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.mean.is_complex():
+            raise TypeError(
+                "mean is complex; pass torch.view_as_real of complex fields"
+            )
+        noise = torch.as_tensor(
+            self.aleatoric_variance, dtype=self.mean.dtype, device=self.mean.device
+        )
+        object.__setattr__(self, "aleatoric_variance", noise)
+        for name in ("epistemic_variance", "aleatoric_variance"):
+            if bool((getattr(self, name) < 0).any()):
+                raise ValueError(f"{name} has negative values; a variance has none")
+        if self.epistemic_variance.shape != self.mean.shape:
+            raise ValueError(
+                f"epistemic_variance has shape {tuple(self.epistemic_variance.shape)}, "
+                f"mean has {tuple(self.mean.shape)}; they must agree"
+            )
+        if _broadcast(noise.shape, self.mean.shape) != self.mean.shape:
+            raise ValueError(
+                f"aleatoric_variance of shape {tuple(noise.shape)} does not fit to the "
+                f"mean of shape {tuple(self.mean.shape)}"
+            )
+        if self.samples is not None and self.samples.shape[1:] != self.mean.shape:
+            raise ValueError(
+                f"samples has shape {tuple(self.samples.shape)}, expected "
+                f"(draws, {', '.join(map(str, self.mean.shape))})"
+            )
+
+    @classmethod
+    def from_samples(
+        cls, samples: Tensor, aleatoric_variance: Tensor | float, keep: bool = True
+    ) -> Predictive:
+        """Mean and unbiased variance of draws along the first axis.
+
+        A single draw has no spread: its epistemic variance is zero. Moments are in
+        float32 or better, and nothing is recorded for gradients.
+        """
+        if samples.ndim < 1 or not len(samples):
+            raise ValueError(
+                f"samples has shape {tuple(samples.shape)}; its first axis must hold "
+                "at least one draw"
+            )
+        samples = samples.detach()
+        exact = samples.to(torch.promote_types(samples.dtype, torch.float32))
+        mean = exact.mean(0)
+        many = len(samples) > 1
+        variance = exact.var(0) if many else torch.zeros_like(mean)
+        noise = torch.as_tensor(aleatoric_variance)
+        return cls(mean, variance, noise, samples if keep else None)
+
+    @property
+    def variance(self) -> Tensor:
+        """Total variance, like the mean."""
+        return self.epistemic_variance + self.aleatoric_variance
+
+    @property
+    def std(self) -> Tensor:
+        """Total standard deviation, like the mean."""
+        return self.variance.sqrt()
+
+    @property
+    def epistemic_std(self) -> Tensor:
+        """Standard deviation of the operator's draws."""
+        return self.epistemic_variance.sqrt()
+
+    def interval(self, level: float = 0.9, noise: bool = True) -> tuple[Tensor, Tensor]:
+        """Lower and upper end of the central Gaussian interval of this level.
+
+        Parameters
+        ----------
+        level : float, default 0.9
+            Probability that the truth lies inside, between 0 and 1.
+        noise : bool, default True
+            Whether for an observation, or for the field without noise.
+        """
+        if not 0 < level < 1:
+            raise ValueError(
+                f"level (={level}) must lie between 0 and 1; 0.9 means 90 %"
+            )
+        half = math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
+        std = self.std if noise else self.epistemic_std
+        return self.mean - half * std, self.mean + half * std
+
+    def __getitem__(self, index: Any) -> Predictive:
+        """A part of it, by an index into the mean: ``predictive[0]`` is one field.
+
+        Denormalize before: a normaliser fits to the shape of the whole.
+        """
+        noise = self.aleatoric_variance.expand_as(self.mean)
+        samples = self.samples
+        if samples is not None:
+            # Not by the same index behind a colon, which could move the axis of draws.
+            numbers = torch.arange(self.mean.numel(), device=self.mean.device)
+            samples = samples.flatten(1)[:, numbers.view(self.mean.shape)[index]]
+        return Predictive(
+            self.mean[index], self.epistemic_variance[index], noise[index], samples
+        )
+
+    def observations(self, generator: torch.Generator | None = None) -> Tensor:
+        """The draws with noise added, like ``samples``."""
+        if self.samples is None:
+            raise ValueError("there are no samples; predict with keep_samples=True")
+        noise = torch.randn(
+            self.samples.shape,
+            dtype=self.samples.dtype,
+            device=self.samples.device,
+            generator=generator,
+        )
+        return self.samples + self.aleatoric_variance.sqrt() * noise
+
+    def denormalize(self, normalizer: Any) -> Predictive:
+        """In physical units, through a normaliser or data processor of neuraloperator.
+
+        Parameters
+        ----------
+        normalizer : object
+            Anything whose ``inverse_transform`` is affine at each point, such as
+            `UnitGaussianNormalizer`; or a data processor, whose ``out_normalizer`` is
+            used. None changes nothing.
+        """
+        normalizer = getattr(normalizer, "out_normalizer", normalizer)
+        if normalizer is None:
+            return self
+        if not hasattr(normalizer, "inverse_transform"):
+            raise TypeError(
+                f"normalizer ({type(normalizer).__name__}) has neither "
+                "inverse_transform nor out_normalizer"
+            )
+        # The slope comes from two values; double precision as means can be large.
+        points = [torch.full_like(self.mean, v, dtype=torch.float64) for v in (0, 1, 2)]
+        zero, one, two = map(normalizer.inverse_transform, points)
+        if zero.shape != self.mean.shape:
+            raise ValueError(
+                f"normalizer turns the shape {tuple(self.mean.shape)} into "
+                f"{tuple(zero.shape)}; denormalize the whole first, then take a part"
+            )
+        slope = one - zero
+        if not torch.allclose(two - one, slope, rtol=1e-6, atol=0):
+            raise ValueError(
+                f"the inverse of normalizer ({type(normalizer).__name__}) is not "
+                "affine, so a variance cannot go through it; denormalize the samples"
+            )
+        square = slope.square()
+        dtype = self.mean.dtype
+        samples = self.samples
+        if samples is not None:
+            samples = (samples * slope + zero).to(dtype)
+        return Predictive(
+            (self.mean * slope + zero).to(dtype),
+            (self.epistemic_variance * square).to(dtype),
+            (self.aleatoric_variance * square).to(dtype),
+            samples,
+        )
+
+    def to(self, *args: Any, **kwargs: Any) -> Predictive:
+        """On another device or in another dtype, as ``Tensor.to``."""
+        moved = {k: v.to(*args, **kwargs) for k, v in self._tensors().items()}
+        return Predictive(**moved)
+
+    def cpu(self) -> Predictive:
+        """On the processor."""
+        return self.to("cpu")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file that `load` reads; it is complete or not there at all."""
+        # A view would bring along all that it is a part of.
+        tensors = {
+            name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t
+            for name, t in self._tensors().items()
+        }
+        save_atomically(tensors, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], map_location: Any = None) -> Predictive:
+        """Read what `save` wrote. Only tensors are read, no code is run."""
+        try:
+            tensors = torch.load(path, map_location=map_location, weights_only=True)
+            return cls(**tensors)
+        except (TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError(f"{path} does not hold a Predictive: {error}") from error
+
+    def __repr__(self) -> str:
+        draws = "none kept" if self.samples is None else len(self.samples)
+        epistemic = self.epistemic_variance.mean().sqrt().item()
+        aleatoric = self.aleatoric_variance.mean().sqrt().item()
+        return (
+            f"Predictive(shape={tuple(self.mean.shape)}, samples={draws}, "
+            f"epistemic std={epistemic:.3g}, aleatoric std={aleatoric:.3g}, "
+            f"device={self.mean.device}, dtype={self.mean.dtype})"
+        )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        names = ("mean", "epistemic_variance", "aleatoric_variance", "samples")
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _broadcast(*shapes: torch.Size) -> torch.Size | None:
+    try:
+        shape: torch.Size = torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return None
+    return shape

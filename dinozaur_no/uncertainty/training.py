@@ -1,0 +1,301 @@
+"""What training a `VariationalOperator` needs besides its loss.
+
+The objective for neuraloperator's `Trainer`, parameter groups for the optimiser (for
+deterministic models too), and starts from a trained deterministic model: its weights,
+and a prior from its times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .._validation import positive, positive_int
+from ..layers.bayesian import BayesianDiffusionConv
+from ..layers.diffusion import DiffusionSpectralConv
+from .variational import VariationalOperator, kl_weight
+
+#: A prior narrower than this would hardly let the data speak.
+_NARROWEST_PRIOR = 0.1
+
+#: Parameters of a layer that only a Bayesian one has.
+_OF_THE_POSTERIOR = ("raw_scale", "raw_tril", "prior_mean", "prior_scale")
+
+
+class VariationalLoss(nn.Module):
+    """The negative ELBO in the form that neuraloperator's `Trainer` takes.
+
+    Pass the same object as ``training_loss`` and as ``regularizer``: as the first it is
+    the negative log-likelihood summed over the fields of a batch, as upstream's losses
+    are sums, as the second the share of the KL divergence that belongs to these
+    fields. Over an epoch both add up to minus the ELBO, whatever the sizes of the
+    batches, also of a last one that is smaller, and on all processes of DDP together.
+    Closed-form noise is updated on the way.
+
+    Parameters
+    ----------
+    operator : VariationalOperator
+        What is trained. Its state is not part of this object's.
+    num_data : int
+        Fields in the whole training set.
+    beta : float or "paper", default 1.0
+        Weight of the KL divergence, as for `VariationalOperator.elbo`.
+    warmup_steps : int, default 0
+        Batches over which the weight rises from 0 to ``beta``. Their number so far is
+        part of the ``state_dict``, which `Trainer` saves.
+
+    Examples
+    --------
+    A plain loop needs it for the warm-up only::
+
+        objective = VariationalLoss(operator, num_data=len(data), warmup_steps=1000)
+        for x, y in loader:
+            optimiser.zero_grad()
+            loss = objective(operator(x), y) + objective.loss
+            loss.backward()
+            optimiser.step()
+    """
+
+    steps: Tensor
+
+    def __init__(
+        self,
+        operator: VariationalOperator,
+        num_data: int,
+        beta: float | Literal["paper"] = 1.0,
+        warmup_steps: int = 0,
+    ) -> None:
+        super().__init__()
+        if not isinstance(operator, VariationalOperator):
+            raise TypeError(
+                f"operator must be a VariationalOperator, got {type(operator).__name__}"
+                "; wrap the model first"
+            )
+        self.num_data = positive_int("num_data", num_data)
+        self.beta = kl_weight(beta, self.num_data)
+        self.warmup_steps = (
+            positive_int("warmup_steps", warmup_steps) if warmup_steps else 0
+        )
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self._operator = (operator,)  # in a tuple, as it is not a part of this module
+        self._n_fields = 0
+
+    @property
+    def operator(self) -> VariationalOperator:
+        """What is trained."""
+        return self._operator[0]
+
+    def forward(self, prediction: Any, y: Any, **_: Any) -> Tensor:
+        """Negative log-likelihood, summed over the fields of the batch.
+
+        Parameters
+        ----------
+        prediction, y : Tensor, or dict of Tensors
+            Prediction in training mode, and target.
+        """
+        if self.operator.training and torch.is_grad_enabled():
+            self.operator.update_noise(prediction, y)
+            self.steps += 1
+        likelihood = self.operator.log_likelihood(prediction, y)
+        self._n_fields = len(likelihood)
+        return -likelihood.sum()
+
+    def reset(self) -> None:
+        """Forget the last batch; `Trainer` calls it before each one."""
+        self._n_fields = 0
+
+    @property
+    def kl_weight(self) -> float:
+        """Weight of the KL divergence in the present step."""
+        if not self.warmup_steps:
+            return self.beta
+        return self.beta * min(1.0, self.steps.item() / self.warmup_steps)
+
+    @property
+    def loss(self) -> Tensor:
+        """The KL divergence, weighted for the fields of the last batch."""
+        share = self.kl_weight * self._n_fields / self.num_data
+        return share * self.operator.kl_divergence()
+
+
+def parameter_groups(
+    model: nn.Module,
+    lr: float = 1e-3,
+    *,
+    variational_lr: float | None = None,
+    weight_decay: float = 1e-4,
+) -> list[dict[str, Any]]:
+    """Parameters for an optimiser, times and posteriors in groups of their own.
+
+    Both are stored as logarithms, which weight decay would pull towards a time and a
+    scale of 1, which means nothing. A posterior also needs a larger learning rate.
+
+    Parameters
+    ----------
+    model : nn.Module
+        A model with `DiffusionSpectralConv` or `BayesianDiffusionConv` layers, or a
+        `VariationalOperator`.
+    lr : float, default 1e-3
+        Learning rate of the weights.
+    variational_lr : float, optional
+        Learning rate of times, posterior and noise. By default ``10 * lr`` for
+        posterior and noise, and ``lr`` for the times of deterministic layers.
+    weight_decay : float, default 1e-4
+        Weight decay of the weights.
+
+    Returns
+    -------
+    list of dict
+        The weights; then, without weight decay, posterior and noise, if there is a
+        posterior, and the times of deterministic layers, if there are any.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neuralop.models import FNO
+    >>> from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
+    >>> from dinozaur_no import parameter_groups
+    >>> model = FNO((8, 8), 1, 1, 16, conv_module=DiffusionSpectralConv)
+    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
+    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
+    [(0.001, 0.0001), (0.001, 0.0)]
+    >>> model = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
+    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
+    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
+    [(0.001, 0.0001), (0.01, 0.0)]
+    """
+    rate = positive("lr", lr)
+    special = 10 * rate if variational_lr is None else variational_lr
+    special = positive("variational_lr", special)
+    if not 0 <= weight_decay < math.inf:
+        raise ValueError(f"weight_decay (={weight_decay}) must be at least 0")
+    variational: list[Tensor] = []
+    times: list[Tensor] = []
+    for module in model.modules():
+        if isinstance(module, BayesianDiffusionConv):
+            of_layer = (module.raw_time, module.raw_scale, module.raw_tril)
+            variational += [p for p in of_layer if p is not None]
+        elif isinstance(module, DiffusionSpectralConv):
+            times.append(module.raw_time)
+        noise = getattr(module, "raw_noise", None)
+        if isinstance(module, VariationalOperator) and isinstance(noise, nn.Parameter):
+            variational.append(noise)
+    if not variational and not times:
+        raise ValueError(
+            f"model ({type(model).__name__}) contains no DiffusionSpectralConv and no "
+            "BayesianDiffusionConv, so there is nothing to treat differently; pass "
+            "model.parameters()"
+        )
+    known = {id(p) for p in variational + times}
+    weights = [p for p in model.parameters() if id(p) not in known]
+    groups = [{"params": weights, "lr": rate, "weight_decay": weight_decay}]
+    if variational:
+        groups.append({"params": variational, "lr": special, "weight_decay": 0.0})
+    if times:
+        rate_of_times = rate if variational_lr is None else special
+        groups.append({"params": times, "lr": rate_of_times, "weight_decay": 0.0})
+    return groups
+
+
+def warm_start(
+    model: nn.Module,
+    trained: nn.Module | Mapping[str, Any],
+    scale: float | None = None,
+) -> nn.Module:
+    """Take over the weights of a trained deterministic model, in place.
+
+    The learned times become posterior medians, so that in evaluation mode the model
+    computes what the trained one did.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Model with `BayesianDiffusionConv` layers, or a `VariationalOperator` of one.
+    trained : nn.Module or mapping
+        The same model with `DiffusionSpectralConv` layers, or its ``state_dict``. Modes
+        and extent must be the same too; a ``state_dict`` does not tell them.
+    scale : float, optional
+        Standard deviation of ln tau to start from, by default as it is.
+
+    Returns
+    -------
+    nn.Module
+        ``model``.
+    """
+    inner = model.model if isinstance(model, VariationalOperator) else model
+    state = dict(trained.state_dict() if isinstance(trained, nn.Module) else trained)
+    state.pop("_metadata", None)
+    own = {k: v for k, v in inner.state_dict().items() if k != "_metadata"}
+    missing = [
+        k
+        for k in own
+        if k not in state and k.rsplit(".", 1)[-1] not in _OF_THE_POSTERIOR
+    ]
+    unknown = [k for k in state if k not in own]
+    other = [k for k in state if k in own and state[k].shape != own[k].shape]
+    for names, what in (
+        (missing, "lacks"),
+        (unknown, "has, but the model has not,"),
+        (other, "has in another shape"),
+    ):
+        if names:
+            raise ValueError(
+                f"trained {what} {names[0]!r} and {len(names) - 1} more; it must be "
+                "the same model, with DiffusionSpectralConv in the place of "
+                "BayesianDiffusionConv"
+            )
+    if scale is not None:
+        scale = positive("scale", scale)
+    inner.load_state_dict({**own, **state})
+    for layer in inner.modules():
+        if isinstance(layer, BayesianDiffusionConv) and scale is not None:
+            layer.posterior_scale_tril = scale * torch.eye(layer.in_channels)
+    return model
+
+
+def propose_prior(
+    trained: nn.Module, per_layer: bool = False
+) -> dict[str, float | list[float]]:
+    """Mean and standard deviation of the learned ln tau, as a prior.
+
+    Parameters
+    ----------
+    trained : nn.Module
+        Trained model with `DiffusionSpectralConv` layers.
+    per_layer : bool, default False
+        Whether to propose one prior for each layer, instead of one for all.
+
+    Returns
+    -------
+    dict
+        ``prior_mean`` and ``prior_scale``, to be passed to `VariationalOperator`. A
+        scale is at least 0.1.
+
+    Examples
+    --------
+    >>> from neuralop.models import FNO
+    >>> from dinozaur_no import DiffusionSpectralConv, propose_prior
+    >>> trained = FNO((8, 8), 1, 1, 16, conv_module=DiffusionSpectralConv)
+    >>> {name: round(value, 2) for name, value in propose_prior(trained).items()}
+    {'prior_mean': -5.76, 'prior_scale': 2.12}
+    """
+    times = [
+        module.raw_time.detach().double().cpu()
+        for module in trained.modules()
+        if isinstance(module, DiffusionSpectralConv)
+    ]
+    if not times:
+        raise ValueError(
+            f"trained ({type(trained).__name__}) contains no DiffusionSpectralConv, so "
+            "it has no times to learn from"
+        )
+    groups = times if per_layer else [torch.cat(times)]
+    means = [float(t.mean()) for t in groups]
+    scales = [max(_NARROWEST_PRIOR, float(t.std(correction=0))) for t in groups]
+    if per_layer:
+        return {"prior_mean": means, "prior_scale": scales}
+    return {"prior_mean": means[0], "prior_scale": scales[0]}

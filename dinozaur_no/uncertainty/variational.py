@@ -1,0 +1,302 @@
+r"""`VariationalOperator`: noise, ELBO and posterior predictive of a whole model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .._torch import evaluating
+from .._validation import one_of, positive_int
+from ..layers.bayesian import BayesianDiffusionConv
+from ._base import Fields, UncertainOperator, checked_model, sum_of_squares
+from ._sampling import ONE_AT_A_TIME, apply_draws, joined, predictive_of
+
+#: Fields over which closed-form noise averages.
+_NOISE_MEMORY = 150
+
+
+class VariationalOperator(UncertainOperator):
+    r"""A neural operator with a posterior over its diffusion times, and noise.
+
+    It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
+    are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
+    all points. Calling it calls the model: in training mode with drawn times, in
+    evaluation mode with the posterior medians.
+
+    Parameters
+    ----------
+    model : nn.Module
+        `FNO`, `TFNO`, `GINO`, `FNOGNO` or any other module that contains at least one
+        `BayesianDiffusionConv`.
+    noise_variance : float, default exp(-4)
+        :math:`\sigma^2` in units of the targets of the loss, or its start.
+    learn_noise : bool or {"closed_form", "gradient"}, default True
+        How to learn the noise. True or ``"closed_form"``: `loss` sets it to a running
+        average of the squared residuals, which maximises the ELBO given the rest.
+        ``"gradient"``: its logarithm is a parameter of the optimiser, slow in short
+        trainings. False: it stays.
+    prior_mean, prior_scale : float or sequence of float, optional
+        Prior of ln tau, for all layers or one for each (see `propose_prior`); by
+        default what the layers were built with.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The wrapped model.
+    raw_noise : Tensor
+        Logarithm of the noise variance: a parameter if it is learned by gradient, else
+        a buffer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neuralop.models import FNO
+    >>> from dinozaur_no import BayesianDiffusionConv, VariationalOperator
+    >>> fno = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
+    >>> operator = VariationalOperator(fno)
+    >>> x, y = torch.randn(4, 1, 16, 16), torch.randn(4, 1, 16, 16)
+    >>> operator.loss(operator(x), y, num_data=100).backward()
+    >>> operator.predict(x, n_samples=10).std.shape
+    torch.Size([4, 1, 16, 16])
+    """
+
+    noise_fields: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        noise_variance: float = math.exp(-4),
+        learn_noise: bool | Literal["closed_form", "gradient"] = True,
+        prior_mean: float | Sequence[float] | None = None,
+        prior_scale: float | Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = checked_model(model)
+        layers = self.layers
+        if not layers:
+            raise ValueError(
+                f"model ({type(model).__name__}) contains no BayesianDiffusionConv; "
+                "build it with conv_module=BayesianDiffusionConv (fno_conv_module for "
+                "GINO and FNOGNO)"
+            )
+        if learn_noise is True:
+            learn_noise = "closed_form"
+        self.learn_noise = one_of(
+            "learn_noise", learn_noise, (False, "closed_form", "gradient")
+        )
+        like = layers[0].raw_time
+        self._start_noise(noise_variance, like.device, learn_noise == "gradient")
+        self.register_buffer("noise_fields", torch.zeros((), device=like.device))
+        means = self._per_layer("prior_mean", prior_mean)
+        scales = self._per_layer("prior_scale", prior_scale)
+        for layer, mean, scale in zip(layers, means, scales):
+            layer.set_prior(mean, scale)
+
+    @property
+    def layers(self) -> list[BayesianDiffusionConv]:
+        """The Bayesian layers of the model, from the first to the last."""
+        return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments."""
+        return self.model(*args, **kwargs)
+
+    def kl_divergence(self) -> Tensor:
+        """KL divergence of the posterior of all layers from their prior, a scalar."""
+        return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
+
+    def elbo(
+        self,
+        prediction: Fields,
+        target: Fields,
+        num_data: int,
+        beta: float | Literal["paper"] = 1.0,
+    ) -> Tensor:
+        r"""Estimate the evidence lower bound of the whole data set from a batch.
+
+        .. math:: N \cdot \frac1b \sum_{n=1}^b \ln p(u_n | \hat u_n) - \beta D_{KL}
+
+        Parameters
+        ----------
+        prediction, target : Tensor, or dict of Tensors
+            As for `log_likelihood`; the prediction is made in training mode.
+        num_data : int
+            N, the number of fields in the whole training set (under DDP: of all
+            processes together).
+        beta : float or "paper", default 1.0
+            Weight of the KL divergence: 1 is the bound, less during a warm-up.
+            ``"paper"`` is the paper's scaling, with the divergence added to the loss of
+            every single field, so ``beta = num_data``.
+
+        Returns
+        -------
+        Tensor
+            A scalar in nats. It does not change any state.
+        """
+        n = positive_int("num_data", num_data)
+        likelihood = self.log_likelihood(prediction, target)
+        if not len(likelihood):
+            raise ValueError("prediction and target hold no field: the batch is empty")
+        return n * likelihood.mean() - kl_weight(beta, n) * self.kl_divergence()
+
+    def loss(
+        self,
+        prediction: Fields,
+        target: Fields,
+        num_data: int,
+        beta: float | Literal["paper"] = 1.0,
+    ) -> Tensor:
+        """What to minimise: minus `elbo` per field, after `update_noise`.
+
+        The noise is updated if it is learned in closed form and both this module and
+        gradients are in training mode.
+        """
+        if self.training and torch.is_grad_enabled():
+            self.update_noise(prediction, target)
+        return -self.elbo(prediction, target, num_data, beta) / num_data
+
+    @torch.no_grad()
+    def update_noise(self, prediction: Fields, target: Fields) -> None:
+        """Move closed-form noise towards the mean square of these residuals.
+
+        The running average remembers about 150 fields; at first it is a plain average.
+        Other kinds of noise stay as they are. Under DDP all processes take over the
+        noise of the first one.
+        """
+        if self.learn_noise != "closed_form":
+            return
+        squares, numbers, fields = sum_of_squares(prediction, target)
+        if not numbers:
+            return
+        mean_square = (squares / numbers).to(self.noise_fields.dtype)
+        finite = mean_square.isfinite()  # a batch that overflowed leaves no trace
+        self.noise_fields += fields * finite
+        rate = (fields / self.noise_fields.clamp(1, _NOISE_MEMORY)).clamp(max=1)
+        before = self.noise_variance
+        after = torch.lerp(before, mean_square, rate)
+        self._set_noise(torch.where(finite, after, before))
+
+    @torch.no_grad()
+    def sample(
+        self,
+        *args: Any,
+        n_samples: int = 100,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        **kwargs: Any,
+    ) -> Fields:
+        """Draw operators from the posterior and apply them to the same input.
+
+        What does not depend on a draw, such as the lifting, is computed once for all
+        draws of a chunk, and the first layer's analysis of its input once for all. A
+        model with graph layers makes its draws one by one; the kernels of those that
+        went through `accelerate_gno` are computed once for all. The model is in
+        evaluation mode meanwhile.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the model.
+        n_samples : int, default 100
+            Number of draws.
+        generator : torch.Generator, optional
+            Source of randomness on the model's device, by default torch's global one.
+        chunk_size : int, optional
+            Draws to compute together, by default what measured fast for the size of
+            the fields; always 1 if the model has graph layers. It changes memory and
+            time, and the draws by rounding only.
+
+        Returns
+        -------
+        Tensor, or dict of Tensors
+            Draws without noise, (n_samples, *shape of the output).
+        """
+        return joined(self._chunks(args, kwargs, n_samples, generator, chunk_size))
+
+    @torch.no_grad()
+    def predict(
+        self,
+        *args: Any,
+        n_samples: int = 100,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        keep_samples: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Predictive distribution from draws, see `sample`.
+
+        Parameters
+        ----------
+        *args, n_samples, generator, chunk_size, **kwargs
+            As for `sample`.
+        keep_samples : bool, default True
+            Whether the result holds the draws. Without, memory does not grow with
+            ``n_samples``.
+
+        Returns
+        -------
+        Predictive, or dict of Predictive
+        """
+        chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
+        return predictive_of(chunks, self.noise_variance, keep_samples)
+
+    def extra_repr(self) -> str:
+        """The noise, for ``print``."""
+        variance = self.noise_variance.item()
+        return f"noise_variance={variance:.4g}, learn_noise={self.learn_noise!r}"
+
+    def _chunks(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        n_samples: int,
+        generator: torch.Generator | None,
+        chunk_size: int | None,
+    ) -> Iterator[Fields]:
+        """Draws of the output, some at a time. All times are drawn before."""
+        n = positive_int("n_samples", n_samples)
+        if chunk_size is not None:
+            chunk_size = positive_int("chunk_size", chunk_size)
+        with ONE_AT_A_TIME, evaluating(self.model):
+            times = {
+                f"{name}.raw_time".lstrip("."): layer.sample_log_times(n, generator)
+                for name, layer in self.model.named_modules()
+                if isinstance(layer, BayesianDiffusionConv)
+            }
+            yield from apply_draws(self.model, times, args, kwargs, chunk_size)
+
+    @contextmanager
+    def _drawing(self) -> Iterator[list[nn.Module]]:
+        with evaluating(self.model):
+            for layer in self.layers:
+                layer.training = True  # draws, while everything else is evaluated
+            yield [self.model]
+
+    def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
+        n = len(self.layers)
+        if (
+            value is None
+            or not hasattr(value, "__len__")
+            or getattr(value, "ndim", 1) == 0
+        ):
+            return [value] * n
+        if len(value) != n:
+            raise ValueError(
+                f"{name} has {len(value)} entries, but the model has {n} Bayesian "
+                "layers; give one number, or one entry per layer"
+            )
+        return list(value)
+
+
+def kl_weight(beta: float | str, num_data: int) -> float:
+    """The weight of the KL divergence as a number."""
+    if beta == "paper":
+        return float(num_data)
+    if isinstance(beta, str) or not 0 <= beta < math.inf:
+        raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
+    return float(beta)

@@ -1,0 +1,167 @@
+"""Tables, transforms and their cache."""
+
+import copy
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from dinozaur_no import DiffusionSpectralConv
+from dinozaur_no.layers._axis_maps import apply_adjoints, apply_maps
+from dinozaur_no.layers._fourier import AxisBasis, BasisCache, RealBasis
+
+CPU = torch.device("cpu")
+AXES = [(1, 1), (2, 2), (3, 8), (8, 3), (8, 8), (9, 8), (9, 20), (12, 5), (7, 1)]
+
+
+def make_basis(n_modes, n_in, n_out=None, method="dense"):
+    extent = [1.5] * len(n_modes)
+    return RealBasis(n_modes, n_in, n_out or n_in, extent, method, CPU, torch.float64)
+
+
+@pytest.mark.parametrize(("n", "n_modes"), AXES)
+def test_analysis_inverts_synthesis(n, n_modes):
+    axis = AxisBasis.kept(n_modes, (n,), 1.5)
+    values, weights = axis.values(n), axis.weights(n)
+    identity = weights[:, None] * values.T @ values
+    np.testing.assert_allclose(identity, np.eye(axis.size), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("n_modes", "sizes", "cosines", "sines"),
+    [
+        (1, (5,), 1, 0),
+        (4, (9,), 3, 2),
+        (5, (9,), 3, 2),
+        (8, (8,), 5, 3),
+        (99, (8,), 5, 3),
+        (99, (9,), 5, 4),
+        (8, (20, 6), 4, 2),
+        (4, (1,), 1, 0),
+    ],
+)
+def test_kept_frequencies(n_modes, sizes, cosines, sines):
+    axis = AxisBasis.kept(n_modes, sizes, 1.0)
+    assert (axis.cosines, axis.sines) == (cosines, sines)
+
+
+@pytest.mark.parametrize(("n", "n_modes"), AXES)
+@pytest.mark.parametrize("n_out", [4, 9, 31])
+def test_fft_equals_table(n, n_modes, n_out):
+    dense, fft = (
+        make_basis((n_modes,), (n,), (n_out,), method) for method in ("dense", "fft")
+    )
+    x = torch.randn(2, n, dtype=torch.float64)
+    c = dense.analyse(x)
+    torch.testing.assert_close(fft.analyse(x), c, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        fft.synthesise(c), dense.synthesise(c), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", ["dense", "fft"])
+@pytest.mark.parametrize("dim", range(3))
+@pytest.mark.parametrize(("n", "n_modes"), [(8, 8), (9, 4), (40, 6), (6, 99)])
+def test_adjoints(method, dim, n, n_modes):
+    """<M x, y> = <x, M' y> for every kind of map, along any dimension."""
+    basis = make_basis((n_modes,), (n,), None, method)
+    (slope,) = basis.product.gradient[0]
+    (interpolation,) = basis.product.interpolation
+    size = basis.product.sizes[0]
+    cases = [
+        (basis.analysis[0], n),
+        (basis.synthesis[0], basis.modes[0]),
+        (slope, basis.modes[0]),
+        (interpolation, size),
+    ]
+    for m, length in cases:
+        if m is None:
+            continue
+        shape = [3, 2, 4]
+        shape[dim] = length
+        x = torch.randn(shape, dtype=torch.float64)
+        image = m(x, dim)
+        y = torch.randn_like(image)
+        back = m.T(y, dim)
+        assert back.shape == x.shape
+        torch.testing.assert_close((image * y).sum(), (x * back).sum())
+        torch.testing.assert_close(m(x, dim - 3), image)
+
+
+def test_adjoint_of_several_axes():
+    basis = make_basis((4, 6, 3), (8, 9, 5))
+    x = torch.randn(2, *basis.modes, dtype=torch.float64)
+    y = torch.randn(2, 8, 9, 5, dtype=torch.float64)
+    left = (apply_maps(basis.synthesis, x) * y).sum()
+    right = (x * apply_adjoints(basis.synthesis, y)).sum()
+    torch.testing.assert_close(left, right)
+
+
+def test_auto_takes_the_fft_for_many_modes_only():
+    kinds = {
+        modes: type(make_basis((modes,), (4096,), None, "auto").analysis[0]).__name__
+        for modes in (16, 64, 2048)
+    }
+    assert kinds == {16: "Dense", 64: "Dense", 2048: "RealFFT"}
+
+
+def test_cache_keeps_the_last_few():
+    cache = BasisCache(capacity=3)
+    like = torch.empty(1)
+    first = cache.get((4,), (8,), (8,), (1.0,), like)
+    assert cache.get((4,), (8,), (8,), (1.0,), like) is first
+    assert cache.get((4,), (8,), (8,), (1.0,), like.double()) is not first
+    gone = weakref.ref(first)
+    del first
+    for n in range(9, 15):
+        cache.get((4,), (n,), (n,), (1.0,), like)
+    gc.collect()
+    assert len(cache) == 3
+    assert gone() is None
+
+
+def test_cache_does_not_travel():
+    layer = DiffusionSpectralConv(2, 2, (4, 4))
+    layer(torch.randn(1, 2, 8, 8))
+    assert len(layer._bases) == 1
+    assert len(copy.deepcopy(layer)._bases) == 0
+    assert set(layer.state_dict()) == {
+        "raw_time",
+        "gradient_weight",
+        "mix_weight",
+        "bias",
+    }
+
+
+def test_cache_ignores_fake_tensors():
+    layer = DiffusionSpectralConv(2, 2, (4, 4))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        layer(mode.from_tensor(torch.randn(1, 2, 8, 8)))
+    assert len(layer._bases) == 0
+    assert layer(torch.randn(1, 2, 8, 8)).isfinite().all()
+
+
+@pytest.mark.parametrize("memory", ["lean", "fast"])
+def test_tables_of_inference_mode_serve_training(memory):
+    layer = DiffusionSpectralConv(2, 2, (4, 4), memory=memory)
+    x = torch.randn(1, 2, 30, 8)
+    with torch.inference_mode():
+        layer(x)
+    layer(x).sum().backward()
+    assert layer.raw_time.grad.isfinite().all()
+
+
+def test_settings_changed_later_are_used():
+    """n_modes and extent may change between calls; tables follow."""
+    layer = DiffusionSpectralConv(2, 2, (2, 2)).double()
+    x = torch.randn(1, 2, 9, 8, dtype=torch.float64)
+    before = layer(x)
+    layer.n_modes = (6, 6)
+    layer.extent = (2.0, 2.0)
+    other = DiffusionSpectralConv(2, 2, (6, 6), extent=2.0).double()
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer(x), other(x))
+    assert not torch.allclose(layer(x), before)
