@@ -20,10 +20,10 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the examples use benchmarks
 
 import dinozaur_no  # noqa: E402
-from dinozaur_no import graph, metrics, plots  # noqa: E402
+from dinozaur_no import gno, metrics, plots  # noqa: E402
 
 #: Names that the reference explains.
-PARTS = (dinozaur_no, graph, metrics, plots)
+PARTS = (dinozaur_no, gno, metrics, plots)
 PUBLIC = {name for part in PARTS for name in part.__all__}
 
 project = "dinozaur-no"
@@ -81,7 +81,7 @@ nitpick_ignore_regex = [
         r"from_checkpoint",
     ),
     ("py:.*", r"(torch|nn|neuralop|matplotlib|functools)\..*"),
-    ("py:.*", r"dinozaur_no\.segment_sum\.SegmentSum"),  # not public
+    ("py:.*", r"dinozaur_no\..*SegmentSum"),  # not public
 ]
 
 # EXAMPLES=1 runs the examples that are new or have changed, which takes minutes.
@@ -131,6 +131,18 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", category=UserWarning, module="neuralop")
 
 
+def _readme_as_start_page(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the text of README where index.md includes it, with links seen from docs/."""
+    directive = "```{include} ../README.md\n```"
+    if directive in source[0]:
+        readme = ROOT / "README.md"
+        app.env.note_dependency(str(readme))
+        text = readme.read_text(encoding="utf-8")
+        text = re.sub(r"\]\((?!https:|docs/|#)", "](../", text)
+        text = text.replace("](docs/", "](").replace("](../CHANGELOG", "](changelog")
+        source[0] = source[0].replace(directive, text)
+
+
 def _links_into_the_repository(app: Sphinx, page: str, source: list[str]) -> None:
     """Name what is outside docs/: only readers of the repository can follow a link."""
     link = r"\[`?([^\]`]+)`?\]\(\.\./[^)]*\)"
@@ -164,7 +176,7 @@ def _names_of_the_package(
 ) -> Any:
     """Find `Predictive` wherever it is mentioned, not only in its own module."""
     target = node["reftarget"]
-    places = ("", ".metrics", ".plots", ".graph", ".conformal")
+    places = ("", ".metrics", ".plots", ".gno", ".uncertainty.conformal")
     known = env.get_domain("py").objects
     for full in (f"dinozaur_no{place}.{target}" for place in places):
         if node.get("refdomain") == "py" and full in known:
@@ -178,6 +190,7 @@ def _names_of_the_package(
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", _readme_as_start_page, priority=400)
     app.connect("source-read", _links_into_the_repository)
     app.connect("doctree-read", _names_as_links)
     app.connect("autodoc-process-docstring", _shapes_as_code, priority=100)
