@@ -1,4 +1,4 @@
-"""The site: ``make docs`` builds it into docs/_build/html."""
+"""Configuration of the site, which ``make docs`` builds into docs/_build/html."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ from sphinx.util.nodes import make_refnode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path[:0] = [str(ROOT), str(HERE)]  # the examples use benchmarks
+sys.path[:0] = [str(ROOT), str(HERE)]  # this copy of the package, gallery_order
 
 import dinozaur_no  # noqa: E402
 from dinozaur_no import gno, metrics, plots  # noqa: E402
@@ -56,8 +56,8 @@ highlight_language = "none"  # of blocks that name no language: commands, formul
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 
-# Formulas need no network: one file of MathJax, which draws with vectors and so needs
-# no fonts, is taken from a package on PyPI.
+# Formulas need no network: a package on PyPI has one file of MathJax that makes vector
+# graphics and so needs no fonts.
 _mathjax = importlib.util.find_spec("sphinx-mathjax-offline")
 html_static_path.append(str(Path(_mathjax.origin).parent / "static/mathjax/tex-svg.js"))
 mathjax_path = "tex-svg.js"
@@ -90,7 +90,7 @@ _staged = HERE / "_build/examples"  # the scripts, and a header that says what w
 
 
 def _was_run(script: Path) -> bool:
-    """Whether an earlier build ran it as it is; its output is then shown again."""
+    """Return whether an earlier build ran this script; its output is shown again."""
     shown = HERE / "auto_examples" / script.name
     finished = shown.with_name(f"{script.name}.md5")
     return finished.exists() and shown.read_bytes() == script.read_bytes()
@@ -144,13 +144,13 @@ def _readme_as_start_page(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _links_into_the_repository(app: Sphinx, page: str, source: list[str]) -> None:
-    """Name what is outside docs/: only readers of the repository can follow a link."""
+    """Show links to files outside docs/ as code: the site does not have these files."""
     link = r"\[`?([^\]`]+)`?\]\(\.\./[^)]*\)"
     source[0] = re.sub(link, r"`\1`", source[0])
 
 
 def _names_as_links(app: Sphinx, doctree: nodes.document) -> None:
-    """Names of the package in the text of a page lead to the reference."""
+    """Link names of the package in the text of a page to the reference."""
     for literal in list(doctree.findall(nodes.literal)):
         name = literal.astext().removesuffix("()")
         inside = isinstance(
@@ -166,7 +166,7 @@ def _names_as_links(app: Sphinx, doctree: nodes.document) -> None:
 def _shapes_as_code(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    """Shapes such as (b, c, *grid) stand in docstrings without quotes."""
+    """Show shapes such as (b, c, *grid), which docstrings do not quote, as code."""
     shape = re.compile(r"(?<!`)\((\w[\w, ]*, )?\*\w[\w. ]*\)")
     lines[:] = [shape.sub(r"``\g<0>``", line) for line in lines]
 
@@ -189,7 +189,7 @@ def _names_of_the_package(
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect the functions above; Sphinx calls this."""
     app.connect("source-read", _readme_as_start_page, priority=400)
     app.connect("source-read", _links_into_the_repository)
     app.connect("doctree-read", _names_as_links)

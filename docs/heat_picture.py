@@ -1,4 +1,4 @@
-"""Draws docs/_static/heat.png and heat_thumb.png: ``python docs/heat_picture.py``."""
+"""Plot docs/_static/heat.png and heat_thumb.png: ``python docs/heat_picture.py``."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ N = 512
 
 
 def steps() -> torch.Tensor:
-    """A field with jumps, of which diffusion leaves less and less."""
+    """Return a field with jumps, which diffusion removes."""
     x = torch.arange(N) / N
     field = torch.zeros(N)
     for low, high, value in ((0.1, 0.3, 1.0), (0.3, 0.45, -0.4), (0.6, 0.65, 0.8)):

@@ -1,4 +1,4 @@
-"""The pages of the site hang together; ``make docs`` builds them."""
+"""Links, tables of contents and reference of the site; ``make docs`` builds it."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ GALLERY = {f"auto_examples/{p.stem}" for p in (ROOT / "examples").glob("plot_*.p
 
 
 def text_of(page):
-    """What is neither code nor a formula."""
+    """Return the text of a page without code and formulas."""
     text = page.read_text(encoding="utf-8")
     text = re.sub(r"^```.*?^```|\$\$.*?\$\$|\$[^$\n]+\$", "", text, flags=re.S | re.M)
     return re.sub(r"`[^`\n]*`", "code", text)
@@ -26,7 +26,7 @@ def links(page):
 
 
 def anchors(page):
-    """Of headings, as web hosts of repositories and MyST make them."""
+    """Return the anchors of headings, as web hosts of repositories and MyST name them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
