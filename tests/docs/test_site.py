@@ -26,7 +26,7 @@ def links(page):
 
 
 def anchors(page):
-    """Return the anchors of headings, as web hosts of repositories and MyST name them."""
+    """Return the anchors of headings, named as repository hosts and MyST do."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
