@@ -69,3 +69,11 @@ def test_reference_names_everything_public(module):
     entries = re.findall(r"^   ~?([\w.]+)$", reference, re.M)
     named = {entry.rsplit(".", 1)[-1] for entry in entries}
     assert set(importlib.import_module(module).__all__) <= named
+
+
+def test_every_picture_is_shown():
+    sources = [*MARKDOWN, DOCS / "conf.py"]
+    text = "".join(source.read_text(encoding="utf-8") for source in sources)
+    pictures = sorted(path.name for path in (DOCS / "_static").glob("*.png"))
+    assert pictures
+    assert [name for name in pictures if f"_static/{name}" not in text] == []
