@@ -1,79 +1,121 @@
-r"""The gradient features, and how they and the field itself are mixed.
+r"""Gradient features, and how they and the field itself are mixed.
 
 The features of a smooth field v with channels :math:`v_i` are (DINOZAUR, equation 7)
 
 .. math:: G_i = \tanh \sum_r \langle \nabla v_i, W^{grad}_{ir} \nabla v_r \rangle .
 
-Written naively they need the gradient of every channel on the whole grid, twice the
-memory of the rest of the layer and most of its time; `gradient_blocks` does better.
+With :math:`u = W^{grad} v` they are :math:`G_i = \tanh \langle \nabla v_i, \nabla u_i
+\rangle`. Mixing channels commutes with the transform, so u is mixed on the few
+coefficients. Where the features are formed is up to `FeatureGrid`: a grid that depends
+on the modes alone, whose result is interpolated, or the output grid as in the paper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from .._torch import full_precision
+from ._axis import apply_maps
 from ._fourier import RealBasis
-from ._gradient_blocks import gradient_mix, mix_channels, naive_gradient_mix
 
 Memory = Literal["lean", "fast"]
 
 
 def linear_weight(n_out: int, n_in: int, **options: Any) -> Tensor:
-    """A random matrix with the bounds that ``nn.Linear`` uses."""
+    """Draw a random matrix with the bounds that ``nn.Linear`` uses."""
     bound = 1 / math.sqrt(n_in)
     return torch.empty(n_out, n_in, **options).uniform_(-bound, bound)
 
 
 def gradient_weight_init(n: int, extent: Sequence[float], **options: Any) -> Tensor:
-    """Initial :math:`W^{grad}`, (n, n): that of ``nn.Linear`` for a box of length 2 pi.
+    """Draw :math:`W^{grad}`, (n, n): that of ``nn.Linear`` for a box of length 2 pi.
 
     Gradients grow with the inverse length of the box and their products with its
-    square; without the factor the tanh of the features starts out saturated.
+    square; without the factor the tanh of the features is saturated initially.
     """
     length = math.prod(extent) ** (1 / len(extent))
     return linear_weight(n, n, **options) * (length / (2 * math.pi)) ** 2
 
 
-def mix(
-    v: Tensor,
-    gradient_weight: Tensor | None,
-    mix_weight: Tensor | None,
-    bias: Tensor | None,
-    basis: RealBasis,
-    memory: Memory = "lean",
+def add_features(
+    p: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
 ) -> Tensor:
-    r"""Return :math:`W^{mix} [v; G] + b` on the output grid.
+    r"""Return :math:`p + W \tanh\langle\nabla v, W^{grad} \nabla v\rangle`.
 
     Parameters
     ----------
+    p : Tensor
+        Coefficients of what is added, (b, o, *modes).
     v : Tensor
         Coefficients of the field, (b, c, *modes).
-    gradient_weight : Tensor, optional
-        :math:`W^{grad}`, (c, c); without it there are no features G.
-    mix_weight : Tensor, optional
-        :math:`W^{mix}`, (o, 2 c), or (o, c) without features; identity if missing.
-    bias : Tensor, optional
-        b, (o,).
+    gradient_weight, weight : Tensor
+        :math:`W^{grad}`, (c, c), and W, (o, c).
     basis : RealBasis
         Knows the grids.
-    memory : {"lean", "fast"}
-        Whether to recompute the features in the backward pass or to keep everything.
 
     Returns
     -------
     Tensor
-        The field (b, o, *n_out).
+        Field on the grid before ``basis.features.after``, (b, o, *sizes).
     """
-    c = v.shape[1]
-    p = v if mix_weight is None else mix_channels(mix_weight[:, :c], v)
-    if bias is not None:
-        p = p + bias.view(-1, *(1 for _ in basis.axes)) * basis.constant
-    if gradient_weight is None or mix_weight is None:
-        return basis.synthesise(p)
-    function = gradient_mix if memory == "lean" else naive_gradient_mix
-    return function(v, p, gradient_weight, mix_weight[:, c:], basis)
+    grid = basis.features
+    both = torch.cat([v, mix_channels(gradient_weight, v)], 1)
+    slopes = apply_maps(grid.synthesis, basis.gradient(both))
+    dv, du = slopes.chunk(2, 2)
+    inner = apply_maps(grid.before, (dv * du).sum(1))
+    return apply_maps(grid.linear, p) + mix_channels(weight, inner.tanh())
+
+
+def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply the channels of x, (b, c, ...), by a matrix (o, c)."""
+    weights = weight.expand(x.shape[0], -1, -1)
+    mixed = torch.bmm(weights, x.flatten(2))
+    return mixed.view(*mixed.shape[:2], *x.shape[2:])
+
+
+def recomputed(
+    memory: Memory, function: Callable[..., Tensor], *inputs: Tensor | None
+) -> Tensor:
+    """Call a function; with lean memory, keep its inputs alone for the backward pass.
+
+    The backward pass then calls it once more. It differentiates any number of times,
+    and inside `torch.func`; a compiler sees the function itself.
+    """
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    if memory == "fast" or torch.compiler.is_compiling() or tracing:
+        return function(*inputs)
+    given = [x for x in inputs if x is not None]
+    where = [x is not None for x in inputs]
+
+    def of_given(*tensors: Tensor) -> Tensor:
+        rest = iter(tensors)
+        return function(*(next(rest) if there else None for there in where))
+
+    y: Tensor = _Recomputed.apply(of_given, *given)
+    return y
+
+
+class _Recomputed(torch.autograd.Function):
+    """`recomputed` for a function of tensors."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+        return function(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.function, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        with full_precision(grads[0].device.type):
+            _, pull = torch.func.vjp(ctx.function, *ctx.saved_tensors)
+            return None, *pull(grads[0])

@@ -226,12 +226,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             f"sample_per={self.sample_per!r}"
         )
 
-    def _times_for(self, x: Tensor) -> Tensor:
+    def _kernel_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         if not self.training:
-            return self.diffusion_time
+            return super()._kernel_parameters(x)
         items = x.shape[:1] if self.sample_per == "item" else ()
         noise = standard_normal((*items, self.in_channels), self.raw_time)
-        return self._from_noise(noise).exp()
+        return self._from_noise(noise).exp(), self.displacement
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
         if self.kept_analysis is None:

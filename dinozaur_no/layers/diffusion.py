@@ -2,6 +2,7 @@ r"""`DiffusionSpectralConv`: heat diffusion in place of FNO's dense spectral wei
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +21,17 @@ from .._validation import (
     per_axis,
     positive_int,
 )
+from ._axis import apply_maps
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, Method, RealBasis, resampled
-from ._gradient_features import Memory, gradient_weight_init, linear_weight, mix
-from ._heat import diffuse
+from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
+from ._gradient_features import (
+    Memory,
+    add_features,
+    gradient_weight_init,
+    linear_weight,
+    mix_channels,
+    recomputed,
+)
 
 
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
@@ -39,9 +47,14 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
        :math:`G_i = \tanh \sum_r \langle \nabla v_i, W^{grad}_{ir} \nabla v_r \rangle`;
     4. the output :math:`y = W^{mix} [v; G] + b`.
 
-    Its size does not depend on the dimension or the number of modes: one number per
-    channel for the multiplier, and :math:`c^2 + 2 o c` for the gradient features of c
-    channels in and o channels out. All arithmetic is real. See [1]_.
+    This is the paper's layer [1]_. With ``drift`` and ``kernels`` each channel has
+    several heat kernels that may move by a learned displacement,
+    :math:`\hat v^r_i(k) = e^{-4 \pi^2 |k|^2 \tau^r_i - 2 \pi i k \cdot b^r_i}\,
+    \hat x_i(k)`, and the output is :math:`y = W^{mix} [v^1; \dots; v^K; G] + b` with
+    the gradient features of the first kernel.
+
+    The size of the layer does not depend on the number of modes. All arithmetic is
+    real.
 
     Parameters
     ----------
@@ -52,14 +65,27 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         :math:`|k_j| \le` ``n_modes[j] // 2`` is symmetric; modes that a grid cannot
         carry are left out. Can be set later, to any number (see ``max_n_modes``).
     gradient_features : bool, default True
-        Whether to do step 3. Without, step 4 is :math:`y = v + b`, or
+        Whether to do step 3. Otherwise step 4 is :math:`y = v + b`, or
         :math:`y = W^{mix} v + b` if the numbers of channels differ.
+    kernels : int, default 1
+        Number of heat kernels per channel, mixed by :math:`W^{mix}`.
+    drift : bool, default False
+        Whether kernels move. Of several kernels the first one stays at rest.
+    feature_grid : {"modes", "output"}, default "modes"
+        Where tanh and the mixing of the features happen: on a grid of
+        :math:`4 K_j + 1` points per axis, where :math:`K_j` is the largest kept
+        frequency, with the result interpolated to the output; or on the output grid,
+        as in the paper. The first is faster, and the layer is then the same function
+        on every grid that carries the modes.
     extent : float or sequence of float, default 1.0
-        Length of the periodic box, per axis. It fixes the unit of the times and of the
-        gradients; 1 gives the formulas above.
+        Length of the periodic box, per axis. It fixes the unit of times, displacements
+        and gradients; 1 gives the formulas above.
     time_init : float or pair of float, default (1e-4, 1e-1)
         Initial times, spaced logarithmically over the channels between two values, or
         one value for all.
+    displacement_init : float or pair of float, default (0.01, 0.25)
+        Initial lengths of displacements as a share of the box, random between two
+        values, or one value for all. Their directions are random.
     bias : bool, default True
         Whether to add a learned constant per output channel.
     resolution_scaling_factor : float or sequence of float, optional
@@ -74,9 +100,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         How to transform along an axis: matrix product, real FFT, or what measured
         faster. The result is the same.
     memory : {"lean", "fast"}, default "lean"
-        Whether to keep only coefficients for the backward pass and recompute the
-        gradient features there, or to keep everything. ``"fast"`` can be faster on
-        small grids; on large ones it is slower as well.
+        Whether to keep only coefficients for the backward pass and recompute the rest
+        there, or to keep everything.
     fno_block_precision : str
         Accepted. Coefficients and features are always computed in float32 or better;
         the output has the dtype that ``SpectralConv`` gives.
@@ -92,14 +117,16 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     Attributes
     ----------
     raw_time : nn.Parameter
-        Logarithm of the diffusion times, (in_channels,).
-    diffusion_time : Tensor
-        The times, positive; can be set.
+        Logarithm of the diffusion times, (in_channels,), or (kernels, in_channels) for
+        several kernels.
+    raw_displacement : nn.Parameter or None
+        Displacements of the moving kernels as shares of the box, (in_channels, d), or
+        (kernels - 1, in_channels, d) for several kernels.
     gradient_weight : nn.Parameter or None
         :math:`W^{grad}`, (in_channels, in_channels).
     mix_weight : nn.Parameter or None
-        :math:`W^{mix}`, (out_channels, 2 in_channels) with gradient features;
-        (out_channels, in_channels) without them if the numbers differ, else None.
+        :math:`W^{mix}`, with ``in_channels`` columns for each kernel and for the
+        gradient features; None if it would be square without doing anything else.
     bias : nn.Parameter or None
         b, (out_channels,).
 
@@ -112,6 +139,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     --------
     >>> import torch
     >>> from neuralop.models import FNO
+    >>> from dinozaur_no import DiffusionSpectralConv
     >>> model = FNO((12, 12), 1, 1, 32, conv_module=DiffusionSpectralConv)
     >>> model(torch.randn(2, 1, 31, 31)).shape
     torch.Size([2, 1, 31, 31])
@@ -124,8 +152,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         n_modes: int | Sequence[int],
         *,
         gradient_features: bool = True,
+        kernels: int = 1,
+        drift: bool = False,
+        feature_grid: FeatureGridKind = "modes",
         extent: float | Sequence[float] = 1.0,
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
+        displacement_init: float | tuple[float, float] = (0.01, 0.25),
         bias: bool = True,
         resolution_scaling_factor: float | Sequence[float] | None = None,
         max_n_modes: int | Sequence[int] | None = None,
@@ -166,21 +198,34 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         )
         self.complex_data = complex_data
         self.fno_block_precision = fno_block_precision
+        self.kernels = positive_int("kernels", kernels)
+        self.drift = one_of("drift", drift, (False, True))
         self.memory = one_of("memory", memory, ("lean", "fast"))
-        self._bases = BasisCache(axis_method)
+        self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
+        self._bases = BasisCache(
+            axis_method, feature_grid if gradient_features else None
+        )
 
-        options = {"device": device, "dtype": dtype}
-        self.raw_time = nn.Parameter(torch.empty(in_channels, **options))
+        c, options = self.in_channels, {"device": device, "dtype": dtype}
+        lead = () if kernels == 1 else (kernels,)
+        self.raw_time = nn.Parameter(torch.empty(*lead, c, **options))
+        times = _spread(time_init, c)
         with torch.no_grad():  # not by the property: it looks at numbers, meta has none
-            self.raw_time.copy_(_spread(time_init, in_channels).log())
-        gradient_weight = mix_weight = None
+            rolled = [times.log().roll(r * c // kernels) for r in range(kernels)]
+            self.raw_time.copy_(torch.stack(rolled).view(*lead, c))
+        displacement = gradient_weight = mix_weight = None
         if gradient_features:
-            gradient_weight = gradient_weight_init(in_channels, self.extent, **options)
-            mix_weight = linear_weight(out_channels, 2 * in_channels, **options)
-        elif in_channels != out_channels:
-            mix_weight = linear_weight(out_channels, in_channels, **options)
+            gradient_weight = gradient_weight_init(c, self.extent, **options)
+        columns = (kernels + gradient_features) * c
+        if columns > c or in_channels != out_channels:
+            mix_weight = linear_weight(out_channels, columns, **options)
+        if drift:
+            lead = () if kernels == 1 else (kernels - 1,)
+            displacement = torch.empty(*lead, c, self.order, **options)
+            displacement.copy_(_random_arrows(displacement_init, displacement.shape))
         offset = torch.zeros(out_channels, **options) if bias else None
         for name, value in (
+            ("raw_displacement", displacement),
             ("gradient_weight", gradient_weight),
             ("mix_weight", mix_weight),
             ("bias", offset),
@@ -191,17 +236,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
     @property
     def diffusion_time(self) -> Tensor:
-        """Diffusion time of each channel, (in_channels,), positive."""
+        """Diffusion times, (in_channels,) or (kernels, in_channels), positive."""
         return self.raw_time.exp()
 
     @diffusion_time.setter
     def diffusion_time(self, value: float | Sequence[float] | Tensor) -> None:
-        time = torch.as_tensor(value, dtype=torch.float64).detach()
-        if time.shape not in ((), (1,), (self.in_channels,)):
-            raise ValueError(
-                f"diffusion_time has shape {tuple(time.shape)}; give one number or one "
-                f"per channel ({self.in_channels})"
-            )
+        time = _numbers("diffusion_time", value, self.raw_time.shape)
         stored = time.log().to(self.raw_time.dtype).exp()
         if not bool(((stored > 0) & stored.isfinite()).all()):
             raise ValueError(
@@ -209,7 +249,42 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 "use a small number such as 1e-12 for no diffusion"
             )
         with torch.no_grad():
-            self.raw_time.copy_(time.log().expand(self.in_channels))
+            self.raw_time.copy_(time.log())
+
+    @property
+    def displacement(self) -> Tensor | None:
+        """Displacements, (in_channels, d) or (kernels, in_channels, d).
+
+        They are in the unit of ``extent``. A positive one moves forwards: one grid
+        spacing along an axis is `torch.roll` by 1. None without ``drift``.
+        """
+        if self.raw_displacement is None:
+            return None
+        arrows = self.raw_displacement * self.raw_displacement.new_tensor(self.extent)
+        if self.kernels == 1:
+            return arrows
+        return torch.cat([torch.zeros_like(arrows[:1]), arrows])
+
+    @displacement.setter
+    def displacement(self, value: float | Sequence[float] | Tensor) -> None:
+        if self.raw_displacement is None:
+            raise ValueError(
+                "displacement needs a layer that was built with drift=True"
+            )
+        shape = (*self.raw_time.shape, self.order)
+        arrows = _numbers("displacement", value, shape)
+        if not bool(arrows.isfinite().all()):
+            raise ValueError(f"displacement (={value}) must be finite")
+        arrows = arrows / torch.tensor(self.extent, dtype=torch.float64)
+        if self.kernels > 1:
+            if bool(arrows[0].any()):
+                raise ValueError(
+                    "displacement[0] must be zero: the first of several kernels stays "
+                    "at rest"
+                )
+            arrows = arrows[1:]
+        with torch.no_grad():
+            self.raw_displacement.copy_(arrows)
 
     @property
     def n_modes(self) -> list[int]:
@@ -226,6 +301,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         output_shape: Sequence[int] | None = None,
         *,
         diffusion_time: Tensor | None = None,
+        displacement: Tensor | None = None,
     ) -> Tensor:
         """Apply the layer.
 
@@ -236,9 +312,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         output_shape : sequence of int, optional
             Points of the output grid; overrides ``resolution_scaling_factor``.
         diffusion_time : Tensor, optional
-            Positive times to use instead of the learned ones, (in_channels,) or one set
-            per item, (b, in_channels). Their values are not checked, as that would wait
-            for the device in every call.
+            Positive times to use instead of the learned ones, of their shape or one set
+            per item, (b, *shape). Their values are not checked, as that would wait for
+            the device in every call.
+        displacement : Tensor, optional
+            Displacements to use instead of the learned ones, likewise. They need no
+            ``drift``; the first of several kernels may move, too.
 
         Returns
         -------
@@ -246,32 +325,52 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             Field (b, out_channels, *output_shape).
         """
         check_input(x, self.in_channels, self._n_modes, self.complex_data)
-        time = self._times_for(x) if diffusion_time is None else diffusion_time
-        if not isinstance(time, Tensor):
-            raise TypeError(f"diffusion_time (={time!r}) must be a torch.Tensor")
-        if time.shape not in ((x.shape[1],), x.shape[:2]):
-            raise ValueError(
-                f"diffusion_time has shape {tuple(time.shape)}, expected "
-                f"{(x.shape[1],)} or {tuple(x.shape[:2])} for this input"
-            )
+        time, shift = self._kernel_parameters(x)
+        time = time if diffusion_time is None else diffusion_time
+        shift = shift if displacement is None else displacement
+        shape = tuple(self.raw_time.shape)
+        time = self._per_item("diffusion_time", time, shape, len(x))
+        if shift is not None:
+            shift = self._per_item("displacement", shift, (*shape, self.order), len(x))
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
         if not self.complex_data:
-            return self._diffuse_and_mix(x, time, n_out)
+            return self._convolve(x, time, shift, n_out)
         parts = torch.cat([x.real, x.imag if x.is_complex() else torch.zeros_like(x)])
-        if time.ndim == 2:
+        if len(time) > 1:
             time = torch.cat([time, time])
-        return torch.complex(*self._diffuse_and_mix(parts, time, n_out).chunk(2))
+        if shift is not None and len(shift) > 1:
+            shift = torch.cat([shift, shift])
+        return torch.complex(*self._convolve(parts, time, shift, n_out).chunk(2))
 
-    def _times_for(self, x: Tensor) -> Tensor:
-        """The times to use for this input, (in_channels,) or (b, in_channels)."""
-        return self.diffusion_time
+    def _kernel_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return times and displacements for this input, perhaps one set per item."""
+        return self.diffusion_time, self.displacement
+
+    def _per_item(
+        self, name: str, value: Any, shape: tuple[int, ...], items: int
+    ) -> Tensor:
+        """Check parameters of kernels; return them as (1 or items, kernels, c, ...)."""
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} (={value!r}) must be a torch.Tensor")
+        if tuple(value.shape) not in (shape, (items, *shape)):
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)}, expected {shape} or "
+                f"{(items, *shape)} for this input"
+            )
+        if value.ndim == len(shape):
+            value = value[None]
+        return value[:, None] if self.kernels == 1 else value
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
-        """Coefficients of the input."""
+        """Return the coefficients of the input."""
         return basis.analyse(x)
 
-    def _diffuse_and_mix(
-        self, x: Tensor, time: Tensor, n_out: tuple[int, ...]
+    def _convolve(
+        self,
+        x: Tensor,
+        time: Tensor,
+        shift: Tensor | None,
+        n_out: tuple[int, ...],
     ) -> Tensor:
         out_dtype = torch.promote_types(x.dtype, self.raw_time.dtype)
         dtype = torch.promote_types(out_dtype, torch.float32)
@@ -280,17 +379,20 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             basis = self._bases.get(
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
-            time = time.to(dtype).view(*time.shape, *(1 for _ in n_out))
-            v = diffuse(self._analyse(x, basis), time, basis.eigenvalues)
-            weights = (self.gradient_weight, self.mix_weight, self.bias)
-            w_grad, w_mix, b = (w if w is None else w.to(dtype) for w in weights)
-            y = mix(v, w_grad, w_mix, b, basis, self.memory)
+            parameters = (time, shift, self.gradient_weight, self.mix_weight, self.bias)
+            given = (w if w is None else w.to(dtype) for w in parameters)
+            function = functools.partial(_apply_kernels, basis)
+            y = recomputed(self.memory, function, self._analyse(x, basis), *given)
+            if self.gradient_weight is None:
+                y = basis.synthesise(y)
+            else:
+                y = apply_maps(basis.features.after, y)
         return y.to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
-        """Bring a skip connection to the output grid, as ``SpectralConv`` does."""
+        """Bring a skip connection to the output grid, exactly if it is band-limited."""
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
-        return resampled(x, n_out)
+        return self._bases.resample(x, n_out)
 
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
@@ -298,6 +400,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}",
             f"gradient_features={self.gradient_weight is not None}",
         ]
+        if self.kernels > 1 or self.drift:
+            parts.append(f"kernels={self.kernels}, drift={self.drift}")
         if set(self.extent) != {1.0}:
             parts.append(f"extent={self.extent}")
         if self.resolution_scaling_factor is not None:
@@ -305,7 +409,58 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         return ", ".join(parts)
 
 
+def _apply_kernels(
+    basis: RealBasis,
+    c: Tensor,
+    time: Tensor,
+    shift: Tensor | None,
+    gradient_weight: Tensor | None,
+    mix_weight: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """Steps 2 to 4: from coefficients to the output's coefficients, or to its values.
+
+    With gradient features these are values on the features' grid, else coefficients.
+    """
+    d = len(basis.axes)
+    v = basis.diffuse(c[:, None], time)
+    if shift is not None:
+        v = basis.move(v, shift)
+    p = v.flatten(1, 2)
+    if mix_weight is not None:
+        p = mix_channels(mix_weight[:, : p.shape[1]], p)
+    if bias is not None:
+        p = p + bias.view(-1, *[1] * d) * basis.constant
+    if gradient_weight is None or mix_weight is None:
+        return p
+    features = mix_weight[:, v.shape[1] * v.shape[2] :]
+    return add_features(p, v[:, 0], gradient_weight, features, basis)
+
+
+def _numbers(name: str, value: Any, shape: Sequence[int]) -> Tensor:
+    """Return finite or infinite numbers in double precision, expanded to a shape."""
+    # On the CPU: some devices have no double precision.
+    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
+    try:
+        expanded: Tensor = numbers.expand(*shape)
+        return expanded
+    except RuntimeError:
+        raise ValueError(
+            f"{name} has shape {tuple(numbers.shape)}; give one number or "
+            f"{tuple(shape)} of them"
+        ) from None
+
+
+def _random_arrows(length: float | tuple[float, float], shape: Sequence[int]) -> Tensor:
+    """Random directions with lengths spaced logarithmically between two values."""
+    low, high = per_axis("displacement_init", length, 2)
+    arrows = torch.randn(*shape)
+    span = torch.rand(*shape[:-1], 1) * math.log(high / low)
+    scaled: Tensor = arrows / arrows.norm(dim=-1, keepdim=True) * span.exp() * low
+    return scaled
+
+
 def _spread(time_init: float | tuple[float, float], n: int) -> Tensor:
-    """One time per channel, spaced logarithmically between two values."""
+    """Return one time per channel, spaced logarithmically between two values."""
     low, high = per_axis("time_init", time_init, 2)
     return torch.logspace(math.log10(low), math.log10(high), n, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +20,17 @@ from .._validation import (
     per_axis,
     positive_int,
 )
+from ._axis import apply_maps
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, Method, resampled
-from ._gradient_features import Memory, gradient_weight_init, linear_weight, mix
+from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
+from ._gradient_features import (
+    Memory,
+    add_features,
+    gradient_weight_init,
+    linear_weight,
+    mix_channels,
+    recomputed,
+)
 
 
 class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
@@ -37,6 +46,8 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         As for ``SpectralConv``.
     extent : float or sequence of float, default 1.0
         Length of the periodic box, per axis; the unit of the gradients.
+    feature_grid : {"modes", "output"}, default "modes"
+        Where the features are formed, as in `DiffusionSpectralConv`.
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis, as in `DiffusionSpectralConv`.
     memory : {"lean", "fast"}, default "lean"
@@ -64,6 +75,7 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         n_modes: int | Sequence[int],
         *,
         extent: float | Sequence[float] = 1.0,
+        feature_grid: FeatureGridKind = "modes",
         axis_method: Method = "auto",
         memory: Memory = "lean",
         **kwargs: Any,
@@ -83,7 +95,8 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         super().__init__(in_channels, out_channels, modes, **kwargs)
         self.extent = per_axis("extent", extent, self.order)
         self.memory = one_of("memory", memory, ("lean", "fast"))
-        self._bases = BasisCache(axis_method)
+        self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
+        self._bases = BasisCache(axis_method, feature_grid)
         self.gradient_weight = nn.Parameter(
             gradient_weight_init(out_channels, self.extent)
         )
@@ -110,9 +123,9 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         return torch.complex(*parts.chunk(2))
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
-        """Bring a skip connection to the output grid, as ``SpectralConv`` does."""
+        """Bring a skip connection to the output grid, exactly if it is band-limited."""
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
-        return resampled(x, n_out)
+        return self._bases.resample(x, n_out)
 
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
@@ -125,8 +138,11 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             basis = self._bases.get(
                 self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
             )
-            weights = (self.gradient_weight.to(dtype), self.mix_weight.to(dtype))
-            return mix(basis.analyse(v), *weights, None, basis, self.memory)
+            inputs = (basis.analyse(v), self.gradient_weight, self.mix_weight)
+            c, w_grad, w_mix = (tensor.to(dtype) for tensor in inputs)
+            function = functools.partial(_mix, basis)
+            y = recomputed(self.memory, function, c, w_grad, w_mix)
+            return apply_maps(basis.features.after, y)
 
     def _frequency_modes(self) -> list[int]:
         """Modes per axis that hold all of v.
@@ -138,3 +154,10 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         if not self.complex_data:
             top[-1] = self.n_modes[-1] - 1
         return [2 * (k + 1) for k in top]
+
+
+def _mix(
+    basis: RealBasis, v: Tensor, gradient_weight: Tensor, mix_weight: Tensor
+) -> Tensor:
+    p = mix_channels(mix_weight[:, : v.shape[1]], v)
+    return add_features(p, v, gradient_weight, mix_weight[:, v.shape[1] :], basis)

@@ -27,8 +27,10 @@ class Problem:
         Length of the box, per axis.
     gradient_features, bias : bool
         Options of the layer.
+    kernels, drift, feature_grid
+        Options of the layer.
     batch_times : bool
-        Give one time per item and channel to ``forward``, instead of learned ones.
+        Give times (and displacements) per item to ``forward``, instead of learned ones.
     seed : int
         Seed of all random numbers.
     """
@@ -42,6 +44,9 @@ class Problem:
     extent: float | tuple[float, ...] = 1.0
     gradient_features: bool = True
     bias: bool = True
+    kernels: int = 1
+    drift: bool = False
+    feature_grid: str = "output"
     batch_times: bool = False
     seed: int = 0
 
@@ -60,23 +65,29 @@ class Problem:
         c, o = self.in_channels, self.out_channels
         lengths = [self.extent] if isinstance(self.extent, float) else self.extent
         scale = prod(lengths) ** (2 / len(lengths))
-        exponents = torch.rand(self.batch, c, generator=generator, dtype=torch.float64)
+        lead = (self.batch, c) if self.kernels == 1 else (self.batch, self.kernels, c)
+        exponents = torch.rand(lead, generator=generator, dtype=torch.float64)
         times = 10 ** (-4 + 2 * exponents) * scale
         tensors = {
             "x": normal(self.batch, c, *self.grid),
             "times": times if self.batch_times else times[0],
             "cotangent": normal(self.batch, o, *(self.output_shape or self.grid)),
         }
+        if self.drift:
+            arrows = 0.2 * scale**0.5 * normal(*lead, len(self.grid))
+            if self.kernels > 1:
+                arrows[:, 0] = 0.0
+            tensors["displacement"] = arrows if self.batch_times else arrows[0]
         if self.gradient_features:
-            _, gradient = heat(
-                tensors["x"], tensors["times"], self.n_modes, self.extent
-            )
+            first = times if self.kernels == 1 else times[:, 0]
+            first = first if self.batch_times else first[0]
+            _, gradient = heat(tensors["x"], first, self.n_modes, self.extent)
             steepness = sum(dv.square() for dv in gradient).mean()
             steepness = torch.where(steepness > 0, steepness, 1.0)
             tensors["gradient_weight"] = normal(c, c) / steepness / c**0.5
-            tensors["mix_weight"] = normal(o, 2 * c)
-        elif c != o:
-            tensors["mix_weight"] = normal(o, c)
+            tensors["mix_weight"] = normal(o, (self.kernels + 1) * c)
+        elif c != o or self.kernels > 1:
+            tensors["mix_weight"] = normal(o, self.kernels * c)
         if self.bias:
             tensors["bias"] = normal(o)
         return {name: value.to(dtype) for name, value in tensors.items()}
@@ -92,11 +103,15 @@ class Problem:
             extent=self.extent,
             gradient_features=self.gradient_features,
             bias=self.bias,
-            **options,
+            kernels=self.kernels,
+            drift=self.drift,
+            **{"feature_grid": self.feature_grid, **options},
         ).to(dtype)
         tensors = self.tensors(dtype)
         if not self.batch_times:
             layer.diffusion_time = tensors["times"]
+            if self.drift:
+                layer.displacement = tensors["displacement"]
         with torch.no_grad():
             for name in ("gradient_weight", "mix_weight", "bias"):
                 parameter = getattr(layer, name)
@@ -119,12 +134,19 @@ def solve_by_layer(
     layer = problem.layer(dtype, **options)
     x = tensors["x"].requires_grad_()
     leaves = {"x": x, **dict(layer.named_parameters())}
-    times = None
+    times = shifts = None
     if problem.batch_times:
-        times = tensors["times"].requires_grad_()
-        leaves["times"] = times
+        leaves["times"] = times = tensors["times"].requires_grad_()
         del leaves["raw_time"]
-    y = layer(x, output_shape=problem.output_shape, diffusion_time=times)
+        if problem.drift:
+            leaves["displacement"] = shifts = tensors["displacement"].requires_grad_()
+            del leaves["raw_displacement"]
+    y = layer(
+        x,
+        output_shape=problem.output_shape,
+        diffusion_time=times,
+        displacement=shifts,
+    )
     assert y.dtype == dtype
     return {"y": y.detach(), **derivatives(y, tensors["cotangent"], leaves, second)}
 
@@ -135,17 +157,28 @@ def solve_by_oracle(
     """Solve as :func:`solve_by_layer`, in float64, the data rounded to ``dtype``."""
     leaves = {name: value.double() for name, value in problem.tensors(dtype).items()}
     cotangent = leaves.pop("cotangent")
+    lengths = torch.tensor(problem.extent, dtype=torch.float64)
     if not problem.batch_times:
         leaves["raw_time"] = leaves.pop("times").log()
+        if problem.drift:
+            moving = leaves.pop("displacement") / lengths
+            leaves["raw_displacement"] = moving[1:] if problem.kernels > 1 else moving
     for leaf in leaves.values():
         leaf.requires_grad_()
     arguments = dict(leaves)
     if not problem.batch_times:
         arguments["times"] = arguments.pop("raw_time").exp()
+        if problem.drift:
+            moving = arguments.pop("raw_displacement") * lengths
+            if problem.kernels > 1:
+                moving = torch.cat([torch.zeros_like(moving[:1]), moving])
+            arguments["displacement"] = moving
     y = dinozaur(
         n_modes=problem.n_modes,
         extent=problem.extent,
         output_shape=problem.output_shape,
+        kernels=problem.kernels,
+        feature_grid=problem.feature_grid,
         **arguments,
     )
     return {"y": y.detach(), **derivatives(y, cotangent, leaves, second)}

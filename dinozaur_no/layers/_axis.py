@@ -1,0 +1,184 @@
+r"""The real Fourier basis of one periodic axis, and linear maps along it.
+
+On the grid :math:`x_i = L i / n` the basis functions of one axis are, in this order,
+
+.. math:: 1, \cos(\omega x), \dots, \cos(K \omega x),
+          \sin(\omega x), \dots, \sin(K \omega x), \qquad \omega = 2 \pi / L .
+
+They are eigenfunctions of the Laplacian, so heat diffusion is an elementwise real
+factor on the coefficients. A translation rotates each pair of cosine and sine. No
+complex number is needed anywhere. At the Nyquist frequency of an even grid only the
+cosine exists, and its derivative counts as zero.
+
+A transform along an axis is a dense table (one matrix product, best for the usual few
+dozen modes) or a real FFT (best for long axes with many modes). Both produce the same
+numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray[Any, Any]
+#: A linear map along one dimension of a tensor, called as ``map(x, dim)``.
+AxisMap = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class AxisBasis:
+    """The cosines 0..K and sines 1..S of one axis (S = K, or K - 1 at Nyquist).
+
+    Tables are numpy arrays in double precision.
+    """
+
+    cosines: int
+    sines: int
+    extent: float
+
+    @classmethod
+    def kept(cls, n_modes: int, sizes: Sequence[int], extent: float) -> AxisBasis:
+        """Keep the frequencies up to ``n_modes // 2`` that all grids can carry."""
+        top = min(n_modes // 2, *(n // 2 for n in sizes))
+        at_nyquist = top > 0 and any(2 * top == n for n in sizes)
+        return cls(top + 1, top - 1 if at_nyquist else top, extent)
+
+    @property
+    def size(self) -> int:
+        """Number of basis functions."""
+        return self.cosines + self.sines
+
+    def frequencies(self) -> Array:
+        """Angular frequency of each basis function."""
+        k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
+        return k * (2 * math.pi / self.extent)
+
+    def values(self, n: int) -> Array:
+        """Basis functions on n grid points, (n, size)."""
+        i = np.arange(n)[:, None]
+        # Reducing the argument modulo the period keeps full accuracy at any frequency.
+        cos = np.arange(self.cosines) * i % n * (2 * math.pi / n)
+        sin = np.arange(1, self.sines + 1) * i % n * (2 * math.pi / n)
+        return np.concatenate([np.cos(cos), np.sin(sin)], axis=1)
+
+    def weights(self, n: int) -> Array:
+        """Factors that turn sums against the basis functions into coefficients."""
+        w = np.full(self.size, 2.0 / n)
+        w[0] = 1.0 / n
+        if 2 * (self.cosines - 1) == n:
+            w[self.cosines - 1] = 1.0 / n
+        return w
+
+    def partner(self, c: Tensor, dim: int) -> Tensor:
+        """Exchange the coefficients of cosine and sine of each frequency.
+
+        Functions without a partner, the constant and the cosine at Nyquist, get zero.
+        """
+        one = c.narrow(dim, 0, 1)
+        cosines, sines = (
+            c.narrow(dim, 1, self.sines),
+            c.narrow(dim, self.cosines, self.sines),
+        )
+        parts = [torch.zeros_like(one), sines, cosines]
+        if self.cosines - 1 > self.sines:
+            parts.insert(2, parts[0])
+        return torch.cat(parts, dim)
+
+    def partner_signs(self) -> Array:
+        """Signs of the derivative: the sine goes to the cosine, the cosine negated."""
+        sign = np.concatenate([np.ones(self.cosines), -np.ones(self.sines)])
+        sign[0] = 0.0
+        sign[self.sines + 1 : self.cosines] = 0.0  # the cosine at Nyquist
+        return sign
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Multiplication by a table of shape (rows, columns)."""
+
+    table: Tensor
+
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
+        """Multiply by the table along a dimension."""
+        dim %= x.ndim
+        before, after = x.shape[:dim], x.shape[dim + 1 :]
+        width = math.prod(after)
+        if width == 1:  # nothing behind the axis: one tall product, not many thin ones
+            y = torch.matmul(x.reshape(*before, x.shape[dim]), self.table.T)
+        else:
+            y = torch.matmul(self.table, x.reshape(*before, x.shape[dim], width))
+        return y.reshape(*before, self.table.shape[0], *after)
+
+
+@dataclass(frozen=True)
+class FourierAnalysis:
+    """Coefficients of a field on n points, by ``rfft``."""
+
+    axis: AxisBasis
+    weights: Tensor
+
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
+        """Transform along a dimension."""
+        # Some releases of torch refuse to transform expanded inputs.
+        z = torch.fft.rfft(x.movedim(dim, -1).contiguous())
+        cos = z.real[..., : self.axis.cosines]
+        sin = -z.imag[..., 1 : 1 + self.axis.sines]
+        return (torch.cat([cos, sin], -1) * self.weights).movedim(-1, dim)
+
+
+@dataclass(frozen=True)
+class FourierSynthesis:
+    """Field on n points from its coefficients, by ``irfft``."""
+
+    axis: AxisBasis
+    n: int
+
+    def __call__(self, c: Tensor, dim: int) -> Tensor:
+        """Transform along a dimension."""
+        cosines, sines = self.axis.cosines, self.axis.sines
+        top = 2 * (cosines - 1)
+        # A grid that is too coarse for the FFT is every q-th point of a finer one.
+        q = 1 if top <= self.n else top // self.n + 1
+        points = q * self.n
+        # A cosine is half of each of exp(ikx) and exp(-ikx), except at the two ends of
+        # the spectrum, where both are the same function.
+        half = torch.full((cosines,), 0.5, dtype=c.dtype, device=c.device)
+        half[0] = 1.0
+        if top == points:
+            half[-1] = 1.0
+        cos, sin = c.movedim(dim, -1).split([cosines, sines], -1)
+        sin = torch.nn.functional.pad(sin * -0.5, (1, cosines - 1 - sines))
+        z = torch.complex(cos * half, sin)
+        y: Tensor = torch.fft.irfft(z, n=points, norm="forward")
+        return y[..., ::q].movedim(-1, dim)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Two maps along the same axis, one after the other."""
+
+    first: AxisMap
+    second: AxisMap
+
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
+        """Apply both maps along a dimension."""
+        return self.second(self.first(x, dim), dim)
+
+
+def apply_maps(maps: Sequence[AxisMap | None], x: Tensor) -> Tensor:
+    """Apply one map per trailing axis, the last axis first.
+
+    In this order the last and largest product is along the first axis, where it is one
+    wide matrix product per field.
+    """
+    for dim in range(-1, -len(maps) - 1, -1):
+        m = maps[dim]
+        if m is not None:
+            x = m(x, dim)
+    return x
