@@ -16,7 +16,7 @@ from support.graphs import (
 )
 
 from dinozaur_no.gno._edge_sums import Edges
-from dinozaur_no.gno._segment_sum import segment_sum
+from dinozaur_no.gno._edge_sums import segment_sum
 from dinozaur_no.gno.accelerate import FastIntegralTransform, RadiusSearch
 
 

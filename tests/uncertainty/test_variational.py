@@ -302,7 +302,7 @@ def test_the_first_analysis_is_done_once(analyses, chunk_size):
     analyses.clear()
     operator(x)
     assert len(analyses) == 2  # nothing is kept afterwards
-    assert all(layer.kept_analysis is None for layer in operator.layers)
+    assert all(layer._analysis is None for layer in operator.layers)
 
 
 class Twice(nn.Module):
