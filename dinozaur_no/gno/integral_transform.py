@@ -99,7 +99,7 @@ class FastIntegralTransform(IntegralTransform):
             _check_function(f_y, len(y))
             f_y = f_y if batched else f_y[None]
 
-        # Only what has an edge takes part: on a surface that is a small part of a grid.
+        # Only points with an edge take part: near a surface they are few of a grid.
         counts = splits.diff()
         filled = counts.nonzero().squeeze(1)
         splits = torch.cat([splits[:1], counts[filled].cumsum(0)])
@@ -130,7 +130,7 @@ class FastIntegralTransform(IntegralTransform):
 
     @contextmanager
     def reusing_kernels(self, values: KernelValues) -> Iterator[None]:
-        """Ask ``values`` for the kernel on the edges inside; see `SharedKernels`."""
+        """Ask ``values`` for the kernel on the edges inside; see ``SharedKernels``."""
         self._kernel_values = values
         try:
             yield

@@ -1,4 +1,4 @@
-"""What metrics do with fields: checks, one row for each, some points at a time."""
+"""Fields for metrics: checks, one row for each field, some points at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def rows(tensor: Tensor) -> Tensor:
-    """One row per field; with fewer than three axes it is a single field."""
+    """Flatten to one row per field; fewer than three axes are a single field."""
     return tensor.reshape(1, -1) if tensor.ndim < 3 else tensor.flatten(1)
 
 
 def exact(tensor: Tensor) -> Tensor:
-    """In double precision, wherever the device has it."""
+    """Convert to double precision, if the device has it."""
     return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
 
 
 def check_same(**tensors: Tensor) -> list[Tensor]:
-    """The real tensors of equal shape, one row per field, or an error."""
+    """Return real tensors of equal shape with one row per field, or raise an error."""
     shapes = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -46,7 +46,7 @@ def check_same(**tensors: Tensor) -> list[Tensor]:
 
 
 def check_finite(**tensors: Tensor) -> None:
-    """Raise an error that names the tensor with nan or inf in it."""
+    """Raise an error that names a tensor with nan or inf."""
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise ValueError(
@@ -60,7 +60,7 @@ def average(
     target: Tensor,
     score: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Mean over the points of a score of absolute error and standard deviation."""
+    """Average a score of absolute error and standard deviation over the points."""
     fields = check_same(mean=mean, std=std, target=target)
     total = exact(fields[0].new_zeros(len(fields[0])))
     for where, error, scale in error_chunks(*fields):
@@ -71,11 +71,11 @@ def average(
 def error_chunks(
     mean: Tensor, std: Tensor, target: Tensor
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Absolute error and standard deviation of some fields, or of a part of one."""
+    """Yield absolute error and standard deviation of some fields, or a part of one."""
     f, n = mean.shape
     most = chunk_size(mean)
     high, wide = min(f, max(1, most // n)), min(n, most)
-    # Memory that is new takes longer to get than to fill.
+    # Allocating new memory takes longer than filling it.
     buffer = exact(mean.new_empty(())).new_empty(high, wide)
     for top in range(0, f, high):
         where = slice(top, top + high)
@@ -89,14 +89,13 @@ def error_chunks(
             if not (bool(low > 0) and bool(high_std < math.inf)):
                 check_finite(std=s)
                 raise ValueError(
-                    f"std is {float(low):g} at some points, which leaves no room for "
-                    "errors: it must be positive. Give the prediction noise "
-                    "(aleatoric_variance, or VariationalOperator.fit_noise), or "
-                    "several draws"
+                    f"std is {float(low):g} at some points, but it must be positive. "
+                    "Give the prediction noise (aleatoric_variance, or "
+                    "VariationalOperator.fit_noise), or several samples"
                 )
             yield where, error, s
 
 
 def chunk_size(tensor: Tensor) -> int:
-    """What fits into the caches of a processor, or makes other devices busy."""
+    """Return how many numbers fit in a processor's caches, or keep a GPU busy."""
     return 2**19 if tensor.device.type == "cpu" else 2**22

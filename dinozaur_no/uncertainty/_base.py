@@ -22,7 +22,7 @@ from .predictive import predictive_of
 class UncertainOperator(nn.Module):
     """Base class of operators with samples and with one noise variance for all points.
 
-    A subclass says how it makes some samples at a time; see `_chunks`.
+    A subclass says how it makes some samples at a time; see ``_chunks``.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class UncertainOperator(nn.Module):
         """Sample operators and apply them to the same input.
 
         The class says where its samples come from and which of the options it has. The
-        model is in evaluation mode meanwhile, except for what makes the samples.
+        model is in evaluation mode, except for modules that make the samples.
 
         Parameters
         ----------

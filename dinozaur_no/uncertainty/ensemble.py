@@ -84,7 +84,7 @@ class Ensemble(UncertainOperator):
         return map_fields(samples, lambda field: field.mean(0))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return parameters and buffers alone, see `UncertainOperator`."""
+        """Return parameters and buffers alone, for ``weights_only=True``."""
         with warnings.catch_warnings():
             # All members write neuraloperator's entry, which is dropped afterwards.
             warnings.filterwarnings("ignore", "Attempting to update metadata")

@@ -192,8 +192,10 @@ class LastLayerLaplace(UncertainOperator):
         method : {"closed_form", "samples"}, default "closed_form"
             ``"closed_form"``: the mean is the model's output and the variance that of
             the formula. ``"samples"``: both are those of samples.
-        n_samples, generator, chunk_size, keep_samples
-            As for `UncertainOperator.predict`; the closed form does not use them.
+        n_samples, generator, chunk_size
+            As for `sample`; the closed form does not use them.
+        keep_samples : bool, default True
+            Whether the result holds the samples, if there are any.
 
         Returns
         -------

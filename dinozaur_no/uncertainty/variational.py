@@ -27,9 +27,9 @@ class VariationalOperator(UncertainOperator):
     all points. Calling it calls the model: in training mode with sampled times, in
     evaluation mode with the posterior medians.
 
-    `sample` and `predict` sample all times first. What does not depend on a sample,
-    such as the lifting, is computed once for all samples of a chunk, and the first
-    layer's analysis of its input once for all. A model with graph layers computes its
+    `sample` and `predict` sample all times first. Parts of the model that do not depend
+    on them, such as the lifting, are computed once for all samples of a chunk, and the
+    first layer's analysis of its input once for all. A model with graph layers computes its
     samples one by one, whatever the ``chunk_size``; kernels of layers that went through
     `accelerate_gno` are computed once for all. A ``generator`` lives on the model's
     device.
@@ -48,7 +48,7 @@ class VariationalOperator(UncertainOperator):
         short runs. False: it stays.
     prior_mean, prior_scale : float or sequence of float, optional
         Prior of ln tau, for all layers or one for each (see `propose_prior`); by
-        default what the layers were built with.
+        default the prior that the layers were built with.
 
     Attributes
     ----------
