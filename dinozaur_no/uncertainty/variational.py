@@ -29,10 +29,10 @@ class VariationalOperator(UncertainOperator):
 
     `sample` and `predict` sample all times first. Parts of the model that do not depend
     on them, such as the lifting, are computed once for all samples of a chunk, and the
-    first layer's analysis of its input once for all. A model with graph layers computes its
-    samples one by one, whatever the ``chunk_size``; kernels of layers that went through
-    `accelerate_gno` are computed once for all. A ``generator`` lives on the model's
-    device.
+    first layer's analysis of its input once for all. A model with graph layers computes
+    its samples one by one, whatever the ``chunk_size``; kernels of layers that went
+    through `accelerate_gno` are computed once for all. A ``generator`` lives on the
+    model's device.
 
     Parameters
     ----------
