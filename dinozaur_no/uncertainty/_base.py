@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from .._torch import evaluating, save_atomically
 from .._validation import one_of, positive, positive_int
-from ._fields import Fields, joined, map_fields, mean_square, residuals
+from ._fields import Args, Fields, Kwargs, joined, map_fields, mean_square, residuals
+from ._sampling import Sampling
 from .predictive import predictive_of
 
 
@@ -26,10 +27,13 @@ class UncertainOperator(nn.Module):
 
     Attributes
     ----------
+    model : nn.Module
+        The wrapped model.
     raw_noise : Tensor
         Logarithm of the noise variance; a buffer, unless a subclass learns it.
     """
 
+    model: nn.Module
     raw_noise: Tensor
     #: Options of `sample` that the method has.
     _options: ClassVar[tuple[str, ...]] = ("n_samples", "generator", "chunk_size")
@@ -48,6 +52,10 @@ class UncertainOperator(nn.Module):
         variance = positive("noise_variance", float(value))
         with torch.no_grad():
             self.raw_noise.fill_(math.log(variance))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments."""
+        return self.model(*args, **kwargs)
 
     @torch.no_grad()
     def sample(
@@ -81,7 +89,7 @@ class UncertainOperator(nn.Module):
             Samples without noise, (n_samples, *shape of the output).
         """
         options = self._checked(n_samples, generator, chunk_size)
-        return joined(self._chunks(args, kwargs, *options))
+        return joined(self._chunks(args, kwargs, options))
 
     @torch.no_grad()
     def predict(
@@ -108,7 +116,7 @@ class UncertainOperator(nn.Module):
         Predictive, or dict of Predictive
         """
         options = self._checked(n_samples, generator, chunk_size)
-        chunks = self._chunks(args, kwargs, *options)
+        chunks = self._chunks(args, kwargs, options)
         return predictive_of(chunks, self.noise_variance, keep_samples)
 
     @torch.no_grad()
@@ -224,12 +232,7 @@ class UncertainOperator(nn.Module):
         self._lock = threading.RLock()
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
         """Yield samples of the output, some at a time, (samples, *shape).
 
@@ -238,11 +241,9 @@ class UncertainOperator(nn.Module):
         """
         raise NotImplementedError
 
-    def _outputs_for_noise(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[Fields]:
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
         """Return the outputs whose residuals `fit_noise` takes, by default a sample."""
-        chunks = self._chunks(args, kwargs, 1, None, None)
+        chunks = self._chunks(args, kwargs, Sampling(n_samples=1))
         return [map_fields(chunk, lambda field: field[0]) for chunk in chunks]
 
     @contextmanager
@@ -256,9 +257,7 @@ class UncertainOperator(nn.Module):
                 module.training = True
             yield
 
-    def _checked(
-        self, n_samples: Any, generator: Any, chunk_size: Any
-    ) -> tuple[int, torch.Generator | None, int | None]:
+    def _checked(self, n_samples: Any, generator: Any, chunk_size: Any) -> Sampling:
         """Validate the options of `sample`."""
         given = dict(n_samples=n_samples, generator=generator, chunk_size=chunk_size)
         for name, value in given.items():
@@ -268,10 +267,10 @@ class UncertainOperator(nn.Module):
             raise TypeError(
                 f"generator must be a torch.Generator, got {type(generator).__name__}"
             )
-        n = 100 if n_samples is None else positive_int("n_samples", n_samples)
+        n = positive_int("n_samples", 100 if n_samples is None else n_samples)
         if chunk_size is not None:
             chunk_size = positive_int("chunk_size", chunk_size)
-        return n, generator, chunk_size
+        return Sampling(n, generator, chunk_size)
 
     def _init_noise(
         self, noise_variance: float, device: torch.device | None, learned: bool = False
@@ -289,7 +288,7 @@ class UncertainOperator(nn.Module):
         """Subtract the variance of the samples from the error of the mean."""
         spreads: list[tuple[Tensor, int]] = []
 
-        def means(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Fields]:
+        def means(args: Args, kwargs: Kwargs) -> list[Fields]:
             found = self.predict(*args, **kwargs, **options)
             variance = map_fields(found, lambda part: part.epistemic_variance)
             parts = variance.values() if isinstance(found, Mapping) else [variance]

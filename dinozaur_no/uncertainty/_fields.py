@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 
 
 def map_fields(fields: Fields, function: Callable[[Any], Any]) -> Any:
@@ -26,9 +28,7 @@ def joined(chunks: Iterable[Fields]) -> Fields:
     return torch.cat(parts)
 
 
-def inputs_and_target(
-    batch: Any,
-) -> tuple[tuple[Any, ...], dict[str, Any], Fields]:
+def inputs_and_target(batch: Any) -> tuple[Args, Kwargs, Fields]:
     """Split a batch into positional arguments, keyword arguments and target."""
     if isinstance(batch, Mapping):
         if "y" not in batch:
@@ -47,8 +47,7 @@ def inputs_and_target(
 
 
 def mean_square(
-    outputs: Callable[[tuple[Any, ...], dict[str, Any]], Iterable[Fields]],
-    batches: Iterable[Any],
+    outputs: Callable[[Args, Kwargs], Iterable[Fields]], batches: Iterable[Any]
 ) -> Tensor:
     """Average the squared residuals of all outputs for all batches."""
     squares, numbers = torch.zeros(()).double(), 0

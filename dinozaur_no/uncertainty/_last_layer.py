@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ._fields import Fields, inputs_and_target, map_fields, sum_of_squares
+from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, sum_of_squares
 
 #: Numbers of a temporary array, so that memory does not grow with the fields.
 _NUMBERS_AT_ONCE = 1 << 21
@@ -100,7 +100,7 @@ def find_last_layer(model: nn.Module, name: str | None = None) -> tuple[str, Any
 
 
 def look_at_last_layer(
-    model: nn.Module, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: nn.Module, layer: nn.Module, args: Args, kwargs: Kwargs
 ) -> LastLayer:
     """Call the model and record the inputs and outputs of its last layer.
 

@@ -1,11 +1,13 @@
-"""One model with many sets of parameters: the same input, some samples at a time."""
+"""Sampling: one model with many sets of parameters, some samples at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from neuralop.layers.integral_transform import IntegralTransform
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -17,6 +19,15 @@ from ._fields import Fields, map_fields
 #: Numbers in the input of a layer, all samples of a chunk together. Larger inputs do
 #: not fit in the caches of a processor and measured up to three times slower.
 _NUMBERS_AT_ONCE = 1 << 21
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Options of sampling, after checks."""
+
+    n_samples: int
+    generator: torch.Generator | None = None
+    chunk_size: int | None = None
 
 
 def apply_samples(

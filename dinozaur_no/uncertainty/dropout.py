@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from ._base import UncertainOperator, checked_model, device_of
-from ._fields import Fields, map_fields
+from ._fields import Args, Fields, Kwargs, map_fields
+from ._sampling import Sampling
 
 #: Torch's global generators belong to all threads, so seeding them takes turns.
 _GLOBAL_GENERATORS = threading.RLock()
@@ -80,29 +80,18 @@ class MCDropout(UncertainOperator):
         modules = self.model.modules()
         return [m for m in modules if isinstance(m, _DropoutNd) and m.p > 0]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
-
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
-        seeds = None if generator is None else _seeds(n_samples, generator)
-        for number in range(n_samples):
-            with ExitStack() as stack:
-                if seeds is not None:
-                    stack.enter_context(_seeded(seeds[number]))
-                stack.enter_context(self._one_call(active=self.layers))
+        for seed in _seeds(options.n_samples, options.generator):
+            with _seeded(seed), self._one_call(active=self.layers):
                 out = self.model(*args, **kwargs)
             yield map_fields(out, lambda field: field[None])
 
 
-def _seeds(n: int, generator: torch.Generator) -> list[int]:
+def _seeds(n: int, generator: torch.Generator | None) -> Sequence[int | None]:
+    if generator is None:
+        return [None] * n
     most = torch.iinfo(torch.int64).max
     numbers = torch.randint(most, (n,), generator=generator, device=generator.device)
     seeds: list[int] = numbers.tolist()
@@ -110,8 +99,11 @@ def _seeds(n: int, generator: torch.Generator) -> list[int]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seeded(seed: int | None) -> Iterator[None]:
     """Start torch's global generators from a seed inside; restore them afterwards."""
+    if seed is None:
+        yield
+        return
     # manual_seed seeds all devices, so all are restored.
     devices = range(torch.cuda.device_count())
     with _GLOBAL_GENERATORS, torch.random.fork_rng(devices):

@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 from ._base import UncertainOperator, checked_model, device_of
-from ._fields import Fields, joined, map_fields
+from ._fields import Args, Fields, Kwargs, joined, map_fields
+from ._sampling import Sampling
 
 
 class Ensemble(UncertainOperator):
@@ -91,12 +91,7 @@ class Ensemble(UncertainOperator):
             return super().state_dict(*args, **kwargs)
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
         first: Fields = None
         for number, model in enumerate(self.models):

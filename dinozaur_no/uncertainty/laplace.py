@@ -13,8 +13,9 @@ from .._torch import evaluating, standard_normal
 from .._validation import one_of, positive, positive_int
 from ._base import UncertainOperator, checked_model
 from ._evidence import Moments, best_hyperparameters, log_evidence
-from ._fields import Fields
+from ._fields import Args, Fields, Kwargs
 from ._last_layer import find_last_layer, look_at_last_layer, sums_over_data
+from ._sampling import Sampling
 from .predictive import Predictive
 
 
@@ -143,10 +144,6 @@ class LastLayerLaplace(UncertainOperator):
         factor = self._factor()
         return factor @ factor.mT
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
-
     @torch.no_grad()
     def fit(self, loader: Iterable[Any], progress: bool = True) -> LastLayerLaplace:
         """Find the posterior from the training data, in one pass over them.
@@ -270,23 +267,16 @@ class LastLayerLaplace(UncertainOperator):
         )
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
         factor = self._factor()
-        shape = (n_samples, *self.weights.shape)
-        deviations = standard_normal(shape, factor, generator) @ factor.mT
+        shape = (options.n_samples, *self.weights.shape)
+        deviations = standard_normal(shape, factor, options.generator) @ factor.mT
         with self._one_call():
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
-        return seen.samples(deviations, chunk_size)
+        return seen.samples(deviations, options.chunk_size)
 
-    def _outputs_for_noise(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[Fields]:
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
         with self._one_call():
             return [self.model(*args, **kwargs)]
 

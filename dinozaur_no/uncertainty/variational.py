@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from .._validation import one_of, positive_int
 from ..layers.bayesian import BayesianDiffusionConv
 from ._base import UncertainOperator, checked_model
-from ._fields import Fields, sum_of_squares
-from ._sampling import apply_samples
+from ._fields import Args, Fields, Kwargs, sum_of_squares
+from ._sampling import Sampling, apply_samples
 
 #: Number of fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
@@ -108,10 +108,6 @@ class VariationalOperator(UncertainOperator):
         """The Bayesian layers of the model, from the first to the last."""
         return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
-
     def kl_divergence(self) -> Tensor:
         """Sum the KL divergences of the layers' posteriors from their priors."""
         return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
@@ -192,28 +188,21 @@ class VariationalOperator(UncertainOperator):
         return f"{super().extra_repr()}, learn_noise={self.learn_noise!r}"
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
         with self._lock:  # a call in another thread replaces times for a while
             times = {
                 f"{name}.raw_time".lstrip("."): layer.sample_log_times(
-                    n_samples, generator
+                    options.n_samples, options.generator
                 )
                 for name, layer in self.model.named_modules()
                 if isinstance(layer, BayesianDiffusionConv)
             }
         return apply_samples(
-            self.model, times, args, kwargs, chunk_size, self._one_call
+            self.model, times, args, kwargs, options.chunk_size, self._one_call
         )
 
-    def _outputs_for_noise(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[Fields]:
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
         with self._one_call(active=self.layers):  # these sample, as in training
             return [self.model(*args, **kwargs)]
 

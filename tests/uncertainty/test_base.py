@@ -20,6 +20,7 @@ from dinozaur_no import (
     VariationalOperator,
     accelerate_gno,
 )
+from dinozaur_no.uncertainty._sampling import Sampling
 
 
 class Slow(nn.Module):
@@ -117,7 +118,7 @@ def test_half_of_the_samples_leave_the_model_alone(build, options):
     samples = {"n_samples": None, "generator": None, "chunk_size": None}
     samples |= options_for(operator, options, 0)
     samples.pop("method", None)
-    chunks = operator._chunks((x,), {}, *operator._checked(**samples))
+    chunks = operator._chunks((x,), {}, operator._checked(**samples))
     with torch.no_grad():
         next(chunks)
     assert_unchanged(operator, before)
@@ -134,7 +135,7 @@ def test_half_of_the_samples_leave_graph_layers_alone():
     model, sample = bayesian_fnogno(False)
     operator = VariationalOperator(accelerate_gno(model)).train()
     before = state_of(operator)
-    chunks = operator._chunks((), sample, 3, seeded(), None)
+    chunks = operator._chunks((), sample, Sampling(3, seeded()))
     with torch.no_grad():
         parts = [next(chunks), next(chunks)]
     assert_unchanged(operator, before)
