@@ -38,11 +38,21 @@ def check_same(**tensors: Tensor) -> list[Tensor]:
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"shapes must agree, but they are: {listed}")
-    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
-    if len(set(devices.values())) > 1:
-        listed = ", ".join(f"{name} {device}" for name, device in devices.items())
-        raise ValueError(f"tensors must be on one device, but they are: {listed}")
     return [rows(tensor.detach()) for tensor in tensors.values()]
+
+
+def check_samples(samples: Tensor, least: int, remedy: str = "") -> None:
+    """Raise an error unless there are at least so many real samples."""
+    if not isinstance(samples, Tensor):
+        raise TypeError(
+            f"samples must be a torch.Tensor, got {type(samples).__name__}; predict "
+            "with keep_samples=True"
+        )
+    if samples.ndim < 1 or len(samples) < least or samples.is_complex():
+        raise ValueError(
+            f"samples has shape {tuple(samples.shape)} and dtype {samples.dtype}; pass "
+            f"real ones of shape (samples, *shape), at least {least} samples{remedy}"
+        )
 
 
 def check_finite(**tensors: Tensor) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ._fields import check_samples
+
 
 def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> float:
     """Average the correlation of samples at points that are ``lag`` apart.
@@ -124,16 +126,7 @@ def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
 
 def _unit_deviations(samples: Tensor) -> Tensor:
     """Compute deviations from the mean, of norm 1 over samples; nan without spread."""
-    if not isinstance(samples, Tensor):
-        raise TypeError(
-            f"samples must be a torch.Tensor, got {type(samples).__name__}; "
-            "predict with keep_samples=True"
-        )
-    if samples.ndim < 2 or len(samples) < 3 or samples.is_complex():
-        raise ValueError(
-            f"samples has shape {tuple(samples.shape)} and dtype {samples.dtype}; a "
-            "correlation needs real samples (samples, *shape), and at least 3 of them"
-        )
+    check_samples(samples, 3)
     exact = samples.detach().double()
     mean = exact.mean(0)
     deviations = exact - mean

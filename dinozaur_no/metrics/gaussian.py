@@ -8,7 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from ..uncertainty.predictive import Predictive, half_width
+from ..uncertainty.predictive import Predictive, check_predictive, half_width
 from ._fields import average, check_finite, check_same, chunk_size, error_chunks, exact
 
 
@@ -56,12 +56,7 @@ def evaluate(
     >>> round(found["nll"], 4)
     1.0439
     """
-    if not isinstance(predictive, Predictive):
-        raise TypeError(
-            f"predictive must be a Predictive, got {type(predictive).__name__}; "
-            "VariationalOperator.predict returns one"
-        )
-    mean = predictive.mean
+    mean = check_predictive(predictive).mean
     # The sum in double precision: small variances do not vanish beside large ones.
     noise = exact(predictive.aleatoric_variance)
     std = (exact(predictive.epistemic_variance) + noise).sqrt()

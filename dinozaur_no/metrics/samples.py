@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from ._fields import check_finite, check_same, exact
+from .._validation import positive
+from ._fields import check_finite, check_same, check_samples, exact
 
 #: Numbers that are worked on at a time, so that memory does not grow with the fields.
 CHUNK = 2**20
@@ -112,8 +111,7 @@ def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tens
     Tensor
         One value per field, in double precision; smaller is better.
     """
-    if not 0 < order < math.inf:
-        raise ValueError(f"order (={order}) must be positive, such as 0.5")
+    order = positive("order", order)
     samples, truth, _ = _check(samples, target, False)
     m, n = len(samples), truth.shape[1]
     size = max(1, CHUNK // (m * n))
@@ -132,17 +130,8 @@ def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tens
 
 def _check(samples: Tensor, target: Tensor, fair: bool) -> tuple[Tensor, Tensor, int]:
     """Return samples (samples, fields, points), target (fields, points) and pairs."""
-    if not isinstance(samples, Tensor):
-        raise TypeError(
-            f"samples must be a torch.Tensor, got {type(samples).__name__}; predict "
-            "with keep_samples=True"
-        )
-    m = len(samples) if samples.ndim else 0
-    if m < 1 + fair:
-        raise ValueError(
-            f"samples has shape {tuple(samples.shape)}; its first axis must hold at "
-            f"least {1 + fair} samples" + (", or 1 with fair=False" if fair else "")
-        )
+    check_samples(samples, 1 + fair, ", or 1 with fair=False" if fair else "")
+    m = len(samples)
     (truth, _) = check_same(target=target, **{"each of samples": samples[0]})
     check_finite(target=target, samples=samples)
     return samples.detach().reshape(m, *truth.shape), truth, m * (m - fair)

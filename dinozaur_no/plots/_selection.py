@@ -11,23 +11,8 @@ import torch
 from torch import Tensor
 
 from .._validation import per_axis
-from ..uncertainty.predictive import Predictive
+from ..uncertainty.predictive import Predictive, check_predictive
 from ._style import Array, numbers
-
-
-def check_predictive(predictive: Any) -> Predictive:
-    """Return the predictive distribution, or raise an error if it is none."""
-    if isinstance(predictive, dict):
-        raise TypeError(
-            "predictive is a dict; pass one of its entries, such as "
-            f"predictive[{next(iter(predictive), None)!r}]"
-        )
-    if not isinstance(predictive, Predictive):
-        raise TypeError(
-            f"predictive must be a Predictive, got {type(predictive).__name__}; "
-            "VariationalOperator.predict returns one"
-        )
-    return predictive
 
 
 def check_truth(truth: Any, predictive: Predictive) -> Tensor:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from .. import metrics
 from .._validation import positive_int
-from ..uncertainty.predictive import Predictive
-from ._selection import check_predictive
+from ..uncertainty.predictive import Predictive, check_predictive
 from ._style import (
     BLACK,
     BLUE,

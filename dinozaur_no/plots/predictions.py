@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._validation import positive_int
 from ..metrics import lag_correlation, point_correlation
-from ..uncertainty.predictive import Predictive
+from ..uncertainty.predictive import Predictive, check_predictive
 from ._selection import (
     abscissa,
     box,
-    check_predictive,
     check_truth,
     one_field,
     part,
@@ -106,8 +106,7 @@ def plot_samples(
     else:
         select, name = through_points(predictive, item, channel, points)
     line = part(predictive, select)
-    if not isinstance(n_lines, int) or n_lines < 0:
-        raise ValueError(f"n_lines (={n_lines!r}) must be an integer of at least 0")
+    n_lines = positive_int("n_lines", n_lines) if n_lines else 0
     at, name = abscissa(coordinates, line.mean.numel(), name)
 
     figure = new_figure(6.0, 3.2)

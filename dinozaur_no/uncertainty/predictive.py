@@ -231,6 +231,21 @@ class Predictive:
         return {name: value for name, value in found.items() if value is not None}
 
 
+def check_predictive(predictive: Any) -> Predictive:
+    """Return the predictive distribution, or raise an error if it is none."""
+    if isinstance(predictive, dict):
+        raise TypeError(
+            "predictive is a dict; pass one of its entries, such as "
+            f"predictive[{next(iter(predictive), None)!r}]"
+        )
+    if not isinstance(predictive, Predictive):
+        raise TypeError(
+            f"predictive must be a Predictive, got {type(predictive).__name__}; "
+            "VariationalOperator.predict returns one"
+        )
+    return predictive
+
+
 def half_width(level: float) -> float:
     """Return the z with probability ``level`` between -z and z under a Gaussian."""
     if not 0 < level < 1:

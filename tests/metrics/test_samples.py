@@ -84,9 +84,7 @@ def test_memory_is_bounded():
 
 def test_errors():
     for score in (metrics.crps_samples, metrics.energy_score):
-        with pytest.raises(
-            ValueError, match="2 samples, or 1 with fair=False"
-        ):
+        with pytest.raises(ValueError, match="2 samples, or 1 with fair=False"):
             score(GOOD[None], GOOD)
         torch.testing.assert_close(
             score(GOOD[None] + 1, GOOD, fair=False),

@@ -195,7 +195,7 @@ ERRORS = [
     ),
     (lambda: plot_correlation(prediction(4, 4, 4)), "takes 1-D or 2-D fields"),
     (lambda: plot_correlation(prediction(5, keep=False)), "keep_samples=True"),
-    (lambda: plot_correlation(prediction(5, samples=2)), "at least 3 of them"),
+    (lambda: plot_correlation(prediction(5, samples=2)), "at least 3 samples"),
     (lambda: plot_correlation(prediction(5), centre=[7]), "must be a position on"),
     (lambda: plot_correlation(prediction(5, 5), centre=[1]), "must have 2 entries"),
     (lambda: plot_correlation(prediction(5), max_lag=5), "from 0 to 4"),
