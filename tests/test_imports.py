@@ -1,4 +1,4 @@
-"""Imports between the folders of the package, and what an import changes."""
+"""Imports between the folders of the package, names in pickles, side effects."""
 
 import ast
 import io

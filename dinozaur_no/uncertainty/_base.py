@@ -250,7 +250,8 @@ class UncertainOperator(nn.Module):
     def _one_call(self, active: Iterable[nn.Module] = ()) -> Iterator[None]:
         """Evaluate the model for one call; the ``active`` modules are in training mode.
 
-        Modes belong to the model, so threads that share it take turns.
+        Modes belong to the model, so threads that share an operator take turns. Threads
+        with two operators around the same model do not.
         """
         with self._lock, evaluating(self):
             for module in active:

@@ -46,7 +46,7 @@ def prediction(case, dtype=torch.float64, n=500):
 
 
 def arrays(tensors):
-    """What other implementations take: flat, in double precision."""
+    """Flat and in double precision, as other implementations take them."""
     return [v.double().flatten().numpy() for v in tensors]
 
 

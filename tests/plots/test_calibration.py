@@ -1,4 +1,4 @@
-"""Figures of calibration: what they show is what the metrics say."""
+"""Figures of calibration: they agree with the metrics."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Figures of layers: they show what the model holds."""
+"""Figures of layers: they show the values of the model."""
 
 import math
 

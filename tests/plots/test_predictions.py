@@ -1,4 +1,4 @@
-"""Figures of predictions: they show what the predictions hold."""
+"""Figures of predictions: they show the values of the predictions."""
 
 import numpy as np
 import pytest

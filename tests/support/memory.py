@@ -4,7 +4,7 @@ import torch
 
 
 def peak_megabytes(function):
-    """Most memory held at a time beyond what was there before, in 10^6 bytes.
+    """Largest memory that the function holds at a time, in 10^6 bytes.
 
     It is counted from the allocator's own events, so caches do not matter.
     """

@@ -38,7 +38,7 @@ def test_compile_in_training(sample_per, dynamo):
     close(actual, expected)
     for a, b in zip(gradients(layer, actual), gradients(layer, expected), strict=True):
         close(a, b)
-    assert not torch.allclose(compiled(x), actual, atol=1e-4)  # draws anew
+    assert not torch.allclose(compiled(x), actual, atol=1e-4)  # other times
 
 
 def test_compile_to_machine_code(dynamo):
