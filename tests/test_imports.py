@@ -1,174 +1,198 @@
-"""Imports point downwards only: the table of the architecture note, enforced."""
+"""Imports between the folders of the package, names in pickles, side effects."""
 
 import ast
+import io
 import json
+import pickle
+import pickletools
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+from neuralop.models import FNO
 
 import dinozaur_no
+from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
+from dinozaur_no.uncertainty.predictive import half_width
 
 PACKAGE = Path(dinozaur_no.__file__).parent
-
-# What a module may import besides the standard library: modules of this package by
-# their own name, parts of other packages by a prefix. The modules of later work are
-# here already.
+FILES = sorted(PACKAGE.rglob("*.py"))
+#: The seam: samples of a model compute the kernels of its graph layers once.
+SEAM = ("uncertainty._sampling", "gno.shared_kernels")
+#: Own folders and files that a folder may import.
 MAY_IMPORT = {
-    "axis_maps": {"torch"},
-    "basis": {"torch", "numpy", "axis_maps"},
-    "heat": {"torch"},
-    "gradient_blocks": {"torch", "axis_maps", "basis"},
-    "gradients": {"torch", "axis_maps", "basis", "gradient_blocks"},
-    "conv_module": {"torch", "basis", "neuralop.layers"},
-    "diffusion": {
-        *("torch", "neuralop.layers", "conv_module"),
-        *("basis", "heat", "gradients", "gradient_blocks"),
-    },
-    "dense": {
-        *("torch", "neuralop.layers", "conv_module"),
-        *("basis", "gradients", "gradient_blocks"),
-    },
-    "bayesian": {"torch", "basis", "conv_module", "diffusion"},
-    "predictive": {"torch"},
-    "noise": {"torch", "conv_module", "predictive"},
-    "draws": {"torch", "neuralop.layers", "integral_transform", "noise", "predictive"},
-    "kept_kernels": {"torch", "edge_sums"},
-    "variational": {
-        *("torch", "conv_module", "bayesian", "draws", "noise", "predictive")
-    },
-    "variational_training": {
-        *("torch", "conv_module", "diffusion", "bayesian", "variational")
-    },
-    "dropout": {"torch", "conv_module", "draws", "noise", "predictive"},
-    "evidence": {"torch"},
-    "linear_posterior": {"torch", "conv_module", "evidence", "noise"},
-    "last_layer": {"torch", "noise"},
-    "laplace": {
-        *("torch", "tqdm", "conv_module", "bayesian", "draws"),
-        *("linear_posterior", "last_layer", "noise", "predictive"),
-    },
-    "ensemble": {"torch", "draws", "noise", "predictive"},
-    "conformal": {"torch", "conv_module", "draws", "noise", "predictive"},
-    "fields": {"torch"},
-    "sample_scores": {"torch", "fields"},
-    "metrics": {"torch", "fields", "predictive", "sample_scores"},
-    "radius_search": {"torch", "numpy", "scipy", "neuralop.layers", "conv_module"},
-    "segment_sum": {"torch"},
-    "edge_sums": {"torch", "segment_sum"},
-    "integral_transform": {
-        *("torch", "neuralop.layers", "conv_module", "edge_sums", "kept_kernels")
-    },
-    "graph": {
-        *("torch", "neuralop.layers", "conv_module"),
-        *("radius_search", "integral_transform"),
-    },
-    "correlation": {"torch"},
-    "plot_tools": {"torch", "numpy", "matplotlib", "diffusion", "predictive"},
-    "plot_layers": {
-        *("torch", "numpy", "conv_module", "diffusion", "bayesian", "plot_tools")
-    },
-    "plot_lines": {"torch", "numpy", "predictive", "plot_tools"},
-    "plot_fields": {"torch", "numpy", "predictive", "correlation", "plot_tools"},
-    "plot_calibration": {"torch", "numpy", "predictive", "metrics", "plot_tools"},
+    "_torch": set(),
+    "_validation": set(),
+    "layers": {"_torch", "_validation"},
+    "gno": {"_torch", "_validation"},
+    "uncertainty": {"_torch", "_validation", "layers"},
+    "metrics": {"_torch", "_validation", "uncertainty.predictive"},
     "plots": {
-        *("correlation", "plot_layers", "plot_lines", "plot_fields"),
-        "plot_calibration",
+        *("_torch", "_validation", "layers", "metrics", "uncertainty.predictive")
     },
-    "transfer": {"torch"},
 }
-# Only inside functions, so that importing the package does not need it.
+#: Other packages that a folder may import.
+PACKAGES = {
+    "layers": {"torch", "neuralop.layers", "numpy"},
+    "gno": {"torch", "neuralop.layers", "numpy", "scipy"},
+    "uncertainty": {"torch", "neuralop.layers", "tqdm"},
+    "metrics": {"torch"},
+    "plots": {"torch", "numpy", "matplotlib"},
+}
+#: Imported inside functions only, so that importing the package does not need them.
 LATE = {"matplotlib", "tqdm"}
 
-MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+
+def module_name(path):
+    """Name inside the package, such as ``layers.diffusion``; that of a folder."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
-def imported(tree):
-    """Names of the imported modules, own ones without the package, and the nodes."""
-    for node in ast.walk(tree):
+def imported(path):
+    """Names of imported modules, own ones with a dot in front, and their nodes."""
+    package = [*path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module, node
         elif isinstance(node, ast.ImportFrom):
-            if node.level == 0 or node.module:
-                yield node.module, node
-            else:
-                for alias in node.names:
-                    yield alias.name, node
+            base = package[: len(package) + 1 - node.level]
+            names = [node.module] if node.module else [a.name for a in node.names]
+            yield from (("." + ".".join([*base, name]), node) for name in names)
 
 
-def parse(module):
-    return ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+def is_part_of(name, others):
+    return any(name == other or name.startswith(f"{other}.") for other in others)
 
 
-def allowed(name, permitted):
-    if name.split(".")[0] in sys.stdlib_module_names:
-        return True
-    return any(name == own or name.startswith(f"{own}.") for own in permitted)
+EDGES = [(path, name) for path in FILES for name, _ in imported(path)]
 
 
-def test_every_module_is_in_the_table():
-    assert set(MODULES) <= set(MAY_IMPORT)
-    assert not [path for path in PACKAGE.iterdir() if path.suffix == ".pyx"]
-    assert {p.name for p in PACKAGE.iterdir() if p.is_dir()} <= {"__pycache__"}
+def test_folders_import_what_they_may():
+    """Layers import no other folder; uncertainty is below metrics and plots."""
+    wrong = []
+    for path, name in EDGES:
+        own = module_name(path)
+        folder = own.split(".")[0]
+        if not name.startswith(".") or folder not in MAY_IMPORT:
+            continue
+        target = name[1:]
+        fine = is_part_of(target, MAY_IMPORT[folder] | {folder})
+        if not fine and (own, target) != SEAM:
+            wrong.append((own, target))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_what_it_may(module):
-    names = {name for name, _ in imported(parse(module))}
-    assert {n for n in names if not allowed(n, MAY_IMPORT[module])} == set()
+def test_the_seam_is_used():
+    found = {(module_name(path), name[1:]) for path, name in EDGES if name[0] == "."}
+    assert SEAM in found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_other_packages_are_not_imported_as_absolute_self(module):
+def test_only_public_files_stand_above_the_folders():
+    """Files of the package itself may import all folders, and nobody imports them."""
+    top = {path.stem for path in FILES if path.parent == PACKAGE}
+    above = top - MAY_IMPORT.keys() - {"__init__"}
+    imports = {
+        name[1:].split(".")[0]
+        for path, name in EDGES
+        if name[0] == "." and path != PACKAGE / "__init__.py"
+    }
+    assert not above & imports
+    assert {p.name for p in PACKAGE.iterdir() if p.is_dir()} - {"__pycache__"} == set(
+        PACKAGES
+    )
+
+
+def test_other_packages():
     """Own modules are imported relatively, so that they cannot be confused."""
-    names = {name for name, _ in imported(parse(module))}
-    assert not {n for n in names if n.split(".")[0] == "dinozaur_no"}
+    wrong = []
+    for path, name in EDGES:
+        package = name.split(".")[0]
+        if not package or package in sys.stdlib_module_names:
+            continue
+        folder = module_name(path).split(".")[0]
+        if not is_part_of(name, PACKAGES.get(folder, {"torch", "neuralop"})):
+            wrong.append((module_name(path), name))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_late_imports(module):
-    tree = parse(module)
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_late_imports(path):
+    late = [node for name, node in imported(path) if name.split(".")[0] in LATE]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     inside = {
-        node
+        node.lineno
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    late = [node for name, node in imported(tree) if name.split(".")[0] in LATE]
-    assert set(late) <= inside
+    assert {node.lineno for node in late} <= inside
 
 
-def test_the_table_points_downwards():
-    """No module reaches itself."""
-    own = {module: names & MAY_IMPORT.keys() for module, names in MAY_IMPORT.items()}
-    while own:
-        lowest = {module for module, names in own.items() if not names}
-        assert lowest, f"a circle among {sorted(own)}"
-        own = {m: names - lowest for m, names in own.items() if m not in lowest}
+# Public names
 
 
-def test_the_package_itself_only_re_exports():
-    tree = parse("__init__")
-    kinds = {type(node) for node in tree.body}
-    assert kinds <= {ast.Expr, ast.ImportFrom, ast.Assign}
-    names = {alias.name for _, node in imported(tree) for alias in node.names}
-    assert names == set(dinozaur_no.__all__)
-    assert list(dinozaur_no.__all__) == sorted(dinozaur_no.__all__)
-    for name in dinozaur_no.__all__:
-        assert getattr(dinozaur_no, name).__module__.startswith("dinozaur_no.")
+@pytest.mark.parametrize("folder", ["", "gno", "metrics", "plots"])
+def test_public_names(folder):
+    name = f"dinozaur_no.{folder}".rstrip(".")
+    __import__(name)
+    module = sys.modules[name]
+    assert list(module.__all__) == sorted(module.__all__)
+    for public in module.__all__:
+        part = getattr(module, public)
+        assert part.__qualname__ == part.__name__ == public
+        # Checkpoints name the package and not a file, so files can move.
+        assert part.__module__ in (name, "dinozaur_no")
 
 
-def test_public_paths():
-    """Checkpoints hold these."""
-    from dinozaur_no.layers.bayesian import BayesianDiffusionConv
-    from dinozaur_no.layers.diffusion import DiffusionSpectralConv
-    from dinozaur_no.layers.gradient import GradientSpectralConv
+def own_modules(stream):
+    """Modules of this package that a pickle names, each alone or before its object."""
+    words = (argument for _, argument, _ in pickletools.genops(stream))
+    names = {word.split(" ")[0] for word in words if isinstance(word, str)}
+    return {name for name in names if name.split(".")[0] == "dinozaur_no"}
 
-    for cls in (BayesianDiffusionConv, DiffusionSpectralConv, GradientSpectralConv):
-        assert getattr(dinozaur_no, cls.__name__) is cls
-        assert cls.__qualname__ == cls.__name__
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_names_of_files_would_be_seen(protocol):
+    stream = pickle.dumps([half_width], protocol)
+    assert own_modules(stream) == {"dinozaur_no.uncertainty.predictive"}
+
+
+CONFIGURED = {
+    "diffusion": DiffusionSpectralConv.configure(gradient_features=False),
+    "bayesian": BayesianDiffusionConv.configure(scale_init=0.5, covariance="diagonal"),
+    "plain": DiffusionSpectralConv,
+}
+
+
+@pytest.mark.parametrize("conv", CONFIGURED.values(), ids=CONFIGURED)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickled_classes_name_no_file(conv, protocol):
+    stream = pickle.dumps(conv, protocol)
+    assert own_modules(stream) == {"dinozaur_no"}
+    assert pickle.loads(stream) is conv
+
+
+@pytest.mark.parametrize("conv", CONFIGURED.values(), ids=CONFIGURED)
+def test_checkpoints_of_neuraloperator_name_no_file(conv, tmp_path):
+    model = FNO((4, 4), 1, 1, 4, n_layers=1, conv_module=conv)
+    model.save_checkpoint(tmp_path, "model")
+    named = set()
+    for path in tmp_path.iterdir():
+        stream = path.read_bytes()
+        if zipfile.is_zipfile(io.BytesIO(stream)):
+            with zipfile.ZipFile(path) as archive:
+                (name,) = (n for n in archive.namelist() if n.endswith("data.pkl"))
+                stream = archive.read(name)
+        named |= own_modules(stream)
+    assert named == {"dinozaur_no"}
+
+
+# Effects of an import
 
 IMPORT = """
 import json, sys

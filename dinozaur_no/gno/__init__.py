@@ -1,8 +1,8 @@
 """Fast graph layers for GINO and FNOGNO: neighbour search and integral transform.
 
-Without optional packages upstream's layers build a matrix of all distances and loop in
-Python over every output point. These need torch and scipy only, and memory for the
-neighbours instead of for all pairs.
+If optional packages are missing, upstream's layers build a matrix of all distances and
+loop in Python over every output point. These layers need torch and scipy only. Their
+memory grows with the number of neighbours and not of all pairs.
 """
 
 from .accelerate import accelerate_gno

@@ -4,8 +4,9 @@ Every row ``i`` of a CSR graph sums a kernel over its neighbours ``j``::
 
     out[i] = sum_j  w[e] * k(u[j], v[i], f[j]) * f[j],      e = (i, j)
 
-Edges come first and channels last: ``u`` is (n, 1 or b, p), ``v`` (m, 1, q), ``f``
-(n, b, c), ``w`` (edges,) or, if it holds all of w k, (edges, 1, c); ``out`` (m, b, c).
+The first axis counts edges or points, the last one channels: ``u`` is (n, 1 or b, p),
+``v`` (m, 1, q), ``f`` (n, b, c), ``out`` (m, b, c). The weight ``w`` is (edges,). If
+it holds the whole product w k, it is (edges, 1, c).
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from ._segment_sum import segment_sum
 
 #: The kernel: of u[j], v[i], f[j] (or None) and its own parameters.
 Kernel = Callable[[Tensor, Tensor, "Tensor | None", Sequence[Tensor]], Tensor]
@@ -45,7 +44,7 @@ class Edges:
     chunk: int
 
     def pieces(self) -> Iterator[tuple[slice, slice]]:
-        """The rows and the edges of each piece."""
+        """Yield the rows and the edges of each piece."""
         splits = self.splits.cpu()
         n_rows, n_edges = len(splits) - 1, int(splits[-1])
         aim = -(-n_edges // -(-n_edges // self.chunk)) if n_edges else 1
@@ -60,19 +59,19 @@ class Edges:
     def piece(
         self, rows: slice, span: slice, inputs: Inputs
     ) -> tuple[Edges, list[Tensor | None]]:
-        """One of the pieces as a graph of its own, and its part of the inputs."""
+        """Return one piece as a graph of its own, and its part of the inputs."""
         splits = self.splits[rows.start : rows.stop + 1] - span.start
         u, v, f, w, *parameters = inputs
         v, w = v if v is None else v[rows], w if w is None else w[span]
         return Edges(self.index[span], splits, self.chunk), [u, v, f, w, *parameters]
 
     def rows(self) -> Tensor:
-        """For each edge its row."""
+        """Return the row of each edge."""
         numbers = torch.arange(len(self.splits) - 1, device=self.splits.device)
         return numbers.repeat_interleave(self.splits.diff())
 
     def gather(self, inputs: Inputs) -> list[Tensor | None]:
-        """The inputs of each edge, from those of neighbours and rows."""
+        """Collect the inputs of each edge from those of neighbours and rows."""
         places = (self.index, self.rows(), self.index)
         gathered = [
             x if x is None else x.index_select(0, place)
@@ -83,12 +82,13 @@ class Edges:
 
 @dataclass(frozen=True)
 class Integrand:
-    """What is summed, of inputs that are gathered per edge.
+    """The summand, as a function of inputs that are gathered per edge.
 
     Parameters
     ----------
     kernel : callable, optional
-        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c); 1 without.
+        ``kernel(u[j], v[i], f[j], parameters)`` of shape (edges, 1 or b, c); by default
+        the constant 1.
     multiply : bool
         Whether to multiply the kernel by ``f[j]``.
     """
@@ -97,7 +97,7 @@ class Integrand:
     multiply: bool
 
     def __call__(self, inputs: Sequence[Any]) -> Tensor:
-        """The value of each edge."""
+        """Compute the value of each edge."""
         u, v, f, w, *parameters = inputs
         values: Tensor
         if self.kernel is None:
@@ -110,15 +110,15 @@ class Integrand:
 
 
 def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
-    """Sum the integrand over the edges of each row, see the module.
+    """Sum the integrand over the edges of each row.
 
     Parameters
     ----------
     edges : Edges
-        The graph. With more edges than its chunk nothing per edge is kept for the
-        backward pass, which computes the integrand again instead.
+        The graph. If it has more edges than its chunk, nothing per edge is kept for
+        the backward pass, which computes the integrand again instead.
     integrand : Integrand
-        What to sum.
+        The summand.
     inputs : sequence of Tensor or None
         Features of neighbours and rows, function, weight of each edge, and then the
         parameters of the kernel.
@@ -130,7 +130,7 @@ def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
 
 
 def edge_values(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
-    """The integrand on every edge, (edges, 1 or b, c), computed in pieces."""
+    """Compute the integrand on every edge, (edges, 1 or b, c), piece by piece."""
     values = []
     for rows, span in edges.pieces():
         part, its_inputs = edges.piece(rows, span, inputs)
@@ -194,7 +194,7 @@ def _gradients(
     needed: Sequence[bool],
     grad: Tensor,
 ) -> list[Tensor | None]:
-    """Gradients of all inputs, the integrand computed again piece by piece."""
+    """Compute the gradients of all inputs, with the integrand piece by piece."""
     # In bfloat16 a sum of many pieces would stop growing.
     totals = [
         torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
@@ -237,7 +237,7 @@ def _gradients(
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """What a second computation needs to repeat the first: dropout, autocast."""
+    """Random state and autocast of the forward pass, which the backward repeats."""
 
     device: torch.device
     random: tuple[Tensor, ...]
@@ -267,3 +267,38 @@ class _Surroundings:
             if cuda:
                 torch.cuda.set_rng_state(self.random[1], self.device)
             yield
+
+
+def segment_sum(values: Tensor, splits: Tensor) -> Tensor:
+    """Sum ``values[splits[i] : splits[i + 1]]`` for each i; zero where it is empty."""
+    if not values.numel():
+        return values.sum(0).expand(len(splits) - 1, *values.shape[1:])
+    sums: Tensor = SegmentSum.apply(values, splits)
+    return sums
+
+
+class SegmentSum(torch.autograd.Function):
+    """Sum consecutive entries: the transpose of repeating rows.
+
+    The forward pass is a bag of embeddings, the backward pass a gather. On a CPU none
+    of ``index_add``, ``torch.segment_reduce``, a CSR product and torch-scatter's
+    ``segment_csr`` was faster beyond noise, both passes together. It adds in the order
+    of the edges, so results repeat exactly.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, splits: Tensor) -> Tensor:
+        """Sum values (edges, *rest) to (m, *rest)."""
+        ctx.save_for_backward(splits)
+        flat = values.reshape(len(values), -1)
+        numbers = torch.arange(len(values), device=values.device)
+        sums = torch.nn.functional.embedding_bag(
+            numbers, flat, splits, mode="sum", include_last_offset=True
+        )
+        return sums.view(-1, *values.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Give every entry the gradient of its sum."""
+        (splits,) = ctx.saved_tensors
+        return grad.repeat_interleave(splits.diff(), 0), None

@@ -1,4 +1,4 @@
-"""`accelerate_gno`: exchange the graph layers of a model for fast ones."""
+"""`accelerate_gno`: replace the graph layers of a model by fast ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def accelerate_gno(model: M, *, chunk_edges: int | None = None) -> M:
 
 
 def _check_replaceable(block: Any) -> None:
-    """Refuse to replace what somebody has already replaced by something else."""
+    """Raise an error if a part of the block is not upstream's own."""
     for name, known in (
         ("neighbor_search", (NeighborSearch, RadiusSearch)),
         ("integral_transform", (IntegralTransform, FastIntegralTransform)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,21 +13,23 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from .._validation import one_of, positive_int
-from ._edge_sums import Edges, Integrand, Kernel, edge_sum
-from ._kept_kernels import KeptKernels
+from ._edge_sums import Edges, Inputs, Integrand, Kernel, edge_sum
 
+#: Takes the edges, the kernel, the points and the inputs of an `edge_sum`. Returns
+#: weight times kernel on every edge, or None to have it computed.
+KernelValues = Callable[[Edges, Kernel, Sequence[Tensor], Inputs], "Tensor | None"]
 #: Bytes that the edges of one chunk may take, with their gradients.
 _CHUNK_BYTES = 1 << 28
 
 
 class FastIntegralTransform(IntegralTransform):
-    """Integral transform of a GNO layer: same results as upstream's, less time, memory.
+    """Integral transform of a GNO layer: upstream's results in less time and memory.
 
     1. The first layer of the kernel acts on ``[y_j, x_i, f_j]``, so its product splits
        into one part per point. These are computed once per point, not once per edge.
        This needs a `LinearChannelMLP`; other kernels see the concatenation.
-    2. The rest of the kernel is computed for some edges at a time. If these are not
-       all, the backward pass computes them again instead of keeping them.
+    2. The rest of the kernel is computed for some edges at a time. If there are more,
+       the backward pass computes them again instead of keeping them.
     3. Edges are summed by one vectorised operation.
 
     A point without neighbours gets zeros. The kernel has to act on every edge on its
@@ -44,8 +46,8 @@ class FastIntegralTransform(IntegralTransform):
     weighting_fn, reduction
         As for `IntegralTransform`.
     use_torch_scatter : bool, optional
-        No effect: on a CPU torch-scatter was slower than the sum used here, see
-        `dinozaur_no.segment_sum.SegmentSum`. On a GPU neither was measured.
+        No effect: on a CPU torch-scatter was slower than the sum used here. On a GPU
+        neither was measured.
     chunk_edges : int, optional
         Edges to process at a time, by default as many as fit in 256 MiB.
     """
@@ -58,7 +60,7 @@ class FastIntegralTransform(IntegralTransform):
         if chunk_edges is not None:
             chunk_edges = positive_int("chunk_edges", chunk_edges)
         self.chunk_edges = chunk_edges
-        self.kept: KeptKernels | None = None
+        self._kernel_values: KernelValues | None = None
 
     def forward(
         self,
@@ -97,7 +99,7 @@ class FastIntegralTransform(IntegralTransform):
             _check_function(f_y, len(y))
             f_y = f_y if batched else f_y[None]
 
-        # Only what has an edge takes part: on a surface that is a small part of a grid.
+        # Only points with an edge take part: near a surface they are few of a grid.
         counts = splits.diff()
         filled = counts.nonzero().squeeze(1)
         splits = torch.cat([splits[:1], counts[filled].cumsum(0)])
@@ -114,8 +116,8 @@ class FastIntegralTransform(IntegralTransform):
         chunk = self.chunk_edges or self._automatic_chunk(u, v, batch)
         edges = Edges(index, splits, chunk)
         integrand, inputs = Integrand(kernel, multiply), [u, v, f, w, *parameters]
-        if self.kept is not None and f is not None and not in_kernel:
-            values = self.kept.values(edges, kernel, [y, x_filled], inputs)
+        if self._kernel_values is not None and f is not None and not in_kernel:
+            values = self._kernel_values(edges, kernel, [y, x_filled], inputs)
             if values is not None:
                 integrand, inputs = Integrand(None, True), [None, None, f, values]
         sums = edge_sum(edges, integrand, inputs)
@@ -126,8 +128,17 @@ class FastIntegralTransform(IntegralTransform):
         out = sums.new_zeros(len(x), *sums.shape[1:]).index_copy(0, filled, sums)
         return out.transpose(0, 1) if batched else out.squeeze(1)
 
+    @contextmanager
+    def reusing_kernels(self, values: KernelValues) -> Iterator[None]:
+        """Ask ``values`` for the kernel on the edges inside; see ``SharedKernels``."""
+        self._kernel_values = values
+        try:
+            yield
+        finally:
+            self._kernel_values = None
+
     def extra_repr(self) -> str:
-        """Options, for ``print``."""
+        """List the options, for ``print``."""
         return (
             f"transform_type={self.transform_type!r}, reduction={self.reduction!r}, "
             f"chunk_edges={self.chunk_edges}"
@@ -155,7 +166,7 @@ class FastIntegralTransform(IntegralTransform):
     def _kernel(
         self, y: Tensor, x: Tensor, f: Tensor | None
     ) -> tuple[Tensor, Tensor, Kernel, Sequence[Tensor]]:
-        """Features per neighbour and per row, and the kernel of both."""
+        """Return features per neighbour and per row, and the kernel of both."""
         mlp = self.channel_mlp
         if type(mlp) is LinearChannelMLP and all(type(m) is nn.Linear for m in mlp.fcs):
             return _split_kernel(mlp, y, x, f)
@@ -167,7 +178,7 @@ class FastIntegralTransform(IntegralTransform):
             features = [u, v] if f is None or f_j is None else [u, v, f_j]
             batch = features[-1].shape[1]
             inputs = torch.cat([a.expand(-1, batch, -1) for a in features], -1)
-            # Upstream's shapes, in case that the kernel tells axes apart.
+            # Upstream's shapes, in case the kernel treats axes differently.
             inputs = inputs.squeeze(1) if batch == 1 else inputs.transpose(0, 1)
             values: Tensor = torch.func.functional_call(
                 mlp, dict(zip(names, parameters)), inputs
@@ -179,31 +190,14 @@ class FastIntegralTransform(IntegralTransform):
     def _automatic_chunk(self, u: Tensor, v: Tensor, batch: int) -> int:
         weights = [p for p in self.channel_mlp.parameters() if p.ndim > 1]
         numbers: int = u.shape[-1] + v.shape[-1] + sum(p.shape[0] for p in weights)
-        # Each is there before and after a non-linearity, as value and as gradient.
+        # Each number exists before and after a non-linearity, with its gradient.
         return max(1, _CHUNK_BYTES // (4 * u.element_size() * numbers * batch))
-
-
-@contextmanager
-def keep_kernels(model: nn.Module) -> Iterator[None]:
-    """Inside, kernels of linear transforms are evaluated once per geometry.
-
-    For repeated calls with the same parameters, without gradients: many functions on
-    the same points. A kernel that needs more than 2 GiB is evaluated in every call.
-    """
-    layers = [m for m in model.modules() if isinstance(m, FastIntegralTransform)]
-    for layer in layers:
-        layer.kept = KeptKernels()
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.kept = None
 
 
 def _split_kernel(
     mlp: Any, y: Tensor, x: Tensor, f: Tensor | None
 ) -> tuple[Tensor, Tensor, Kernel, Sequence[Tensor]]:
-    """The first linear layer per point, and the rest of the network as kernel."""
+    """Apply the first linear layer per point; the other layers are the kernel."""
     first, *others = mlp.fcs
     given = y.shape[-1] + x.shape[-1] + (0 if f is None else f.shape[-1])
     if given != first.in_features:
@@ -241,7 +235,7 @@ def _split_kernel(
 def _checked(
     neighbors: dict[str, Tensor], n_points: int, n_rows: int
 ) -> tuple[Tensor, Tensor]:
-    """Index and splits as int64, or an error if they belong to another geometry."""
+    """Return index and splits as int64; refuse those of another geometry."""
     for name in ("neighbors_index", "neighbors_row_splits"):
         if name not in neighbors:
             raise KeyError(f"neighbors has no {name!r}; pass what RadiusSearch returns")

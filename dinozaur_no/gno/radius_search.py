@@ -17,7 +17,7 @@ from .._validation import positive, positive_int
 
 #: Queries per call of the tree: bounds the memory of its uncompressed result.
 _QUERIES_AT_ONCE = 1 << 15
-#: What upstream calls the distance of a point to itself.
+#: Upstream's distance of a point to itself.
 _SELF_DISTANCE = 1e-7
 
 
@@ -35,11 +35,12 @@ class RadiusSearch(NeighborSearch):
     Parameters
     ----------
     return_norm : bool, optional
-        Return ``weights``, the squared distances that a weighting function takes, too.
-        They can be differentiated with respect to the coordinates. By default False.
+        Whether to return ``weights``, the squared distances that a weighting function
+        takes. They can be differentiated with respect to the coordinates. By default
+        False.
     capacity : int, optional
-        Geometries to remember, by default 8. They are recognised by their content, so
-        coordinates may be changed in place.
+        Number of geometries to remember, by default 8. They are recognised by their
+        content, so coordinates may be changed in place.
     capacity_bytes : int, optional
         Bytes to remember; the latest geometry is kept in any case. By default 2**29.
     """
@@ -56,7 +57,7 @@ class RadiusSearch(NeighborSearch):
     def forward(
         self, data: Tensor, queries: Tensor, radius: float
     ) -> dict[str, Tensor]:
-        """Neighbours in ``data`` of each of the ``queries``.
+        """Find the neighbours in ``data`` of each of the ``queries``.
 
         Parameters
         ----------
@@ -103,12 +104,12 @@ class RadiusSearch(NeighborSearch):
         return neighbors
 
     def extra_repr(self) -> str:
-        """Options, for ``print``."""
+        """List the options, for ``print``."""
         return f"return_norm={self.return_norm}"
 
 
 class NeighborCache:
-    """The neighbours that were found last; copies and pickles of it start empty."""
+    """The most recently used neighbours; copies and pickles of it start empty."""
 
     def __init__(self, capacity: int, capacity_bytes: int) -> None:
         self.capacity = positive_int("capacity", capacity)
@@ -126,7 +127,7 @@ class NeighborCache:
         self._entries.clear()
 
     def get(self, key: Any) -> tuple[Tensor, Tensor] | None:
-        """What was stored, unless somebody has written into it since."""
+        """Return a stored entry, unless somebody has written into it since."""
         entry = self._entries.pop(key, None)
         if entry is None or entry[0]._version + entry[1]._version != entry[2]:
             return None
@@ -134,7 +135,7 @@ class NeighborCache:
         return entry[:2]
 
     def put(self, key: Any, found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Store, and forget the oldest as far as needed."""
+        """Store an entry, and forget the oldest ones as needed."""
         self._entries[key] = (*found, found[0]._version + found[1]._version)
         while len(self._entries) > 1 and (
             len(self._entries) > self.capacity or self._bytes() > self.capacity_bytes
@@ -149,7 +150,7 @@ class NeighborCache:
 def squared_distances(
     data: Tensor, queries: Tensor, index: Tensor, splits: Tensor
 ) -> Tensor:
-    """Squared distance of each neighbour to its query; 1e-14 stands for 0."""
+    """Compute the squared distance of each neighbour to its query; 1e-14 means 0."""
     squares = torch.zeros(len(index), dtype=queries.dtype, device=queries.device)
     for x, y in zip(queries.unbind(1), data.unbind(1)):
         centres = x.repeat_interleave(splits.diff(), output_size=len(index))
@@ -160,7 +161,7 @@ def squared_distances(
 def _neighbours(
     points: NDArray[Any], centres: NDArray[Any], radius: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """CSR indices and splits, by a slightly too large search that is then trimmed."""
+    """Find CSR indices and splits by a slightly larger search, then trim them."""
     indices = [np.zeros(0, np.int64)]
     counts = [np.zeros(1, np.int64)]
     slack = (8 + points.shape[1]) * float(np.finfo(points.dtype).eps)

@@ -3,7 +3,9 @@ r"""`BayesianDiffusionConv`: a diffusion layer with a posterior over its times."
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,6 +18,8 @@ from .diffusion import DiffusionSpectralConv
 
 Covariance = Literal["full", "diagonal"]
 SamplePer = Literal["batch", "item"]
+#: Takes a layer, its input and a function that computes the input's coefficients.
+Analysis = Callable[["BayesianDiffusionConv", Tensor, Callable[[], Tensor]], Tensor]
 
 
 class BayesianDiffusionConv(DiffusionSpectralConv):
@@ -109,8 +113,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.register_buffer("prior_mean", self.raw_scale.new_empty(c))
         self.register_buffer("prior_scale", self.raw_scale.new_empty(c))
         self.set_prior(prior_mean, prior_scale)
-        #: Coefficients of an input that many draws share, while they are made.
-        self.kept_analysis: list[Tensor] | None = None
+        self._analysis: Analysis | None = None
 
     def set_prior(
         self,
@@ -219,6 +222,25 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         """
         return self.sample_log_times(n, generator).exp()
 
+    @contextmanager
+    def reusing_analysis(self, analysis: Analysis) -> Iterator[None]:
+        """Ask ``analysis`` for the coefficients of every input of this layer inside.
+
+        The times act on the coefficients, so samples that give the layer the same
+        input can share them.
+
+        Parameters
+        ----------
+        analysis : callable
+            Called with the layer, its input and a function that computes the
+            coefficients. Returns the coefficients.
+        """
+        self._analysis = analysis
+        try:
+            yield
+        finally:
+            self._analysis = None
+
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
         return (
@@ -234,11 +256,9 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         return self._from_noise(noise).exp(), self.displacement
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
-        if self.kept_analysis is None:
+        if self._analysis is None:
             return super()._analyse(x, basis)
-        if not self.kept_analysis:
-            self.kept_analysis.append(super()._analyse(x, basis))
-        return self.kept_analysis[0]
+        return self._analysis(self, x, partial(super()._analyse, x, basis))
 
     def _from_noise(self, noise: Tensor) -> Tensor:
         """Draws ``mu + L noise`` of ln tau; the noise has channels last."""

@@ -1,12 +1,13 @@
 """Accuracy and calibration of predictions with uncertainty.
 
-Every function returns one value per field, in double precision; `evaluate` returns the
-averages over the fields. The first axis counts the fields, and all points and channels
-of a field weigh the same. A tensor with fewer than three axes, such as the (points, c)
-of a model without a batch, is one field. Predictions and targets are in the units of
-the data: see `Predictive.denormalize`.
+Every score is one value per field, in double precision; `evaluate` averages them over
+the fields. The first axis counts the fields, and all points and channels of a field
+have the same weight. A tensor with fewer than three axes, such as the (points, c) of a
+model without a batch, is one field. Predictions and targets are in the units of the
+data: see `Predictive.denormalize`.
 """
 
+from .correlation import lag_correlation, neighbour_correlation, point_correlation
 from .gaussian import (
     coverage,
     crps_gaussian,
@@ -29,12 +30,18 @@ __all__ = [
     "energy_score",
     "evaluate",
     "interval_score",
+    "lag_correlation",
     "miscalibration_area",
+    "neighbour_correlation",
     "nll",
     "observed_coverage",
+    "point_correlation",
     "rank_correlation",
     "relative_l2",
     "sharpness",
     "variogram_score",
     "width",
 ]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,4 +1,4 @@
-"""What metrics do with fields: checks, one row for each, some points at a time."""
+"""Fields for metrics: checks, one row for each field, some points at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def rows(tensor: Tensor) -> Tensor:
-    """One row per field; with fewer than three axes it is a single field."""
+    """Flatten to one row per field; fewer than three axes are a single field."""
     return tensor.reshape(1, -1) if tensor.ndim < 3 else tensor.flatten(1)
 
 
 def exact(tensor: Tensor) -> Tensor:
-    """In double precision, wherever the device has it."""
+    """Convert to double precision, if the device has it."""
     return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
 
 
 def check_same(**tensors: Tensor) -> list[Tensor]:
-    """The real tensors of equal shape, one row per field, or an error."""
+    """Return real tensors of equal shape with one row per field, or raise an error."""
     shapes = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -38,15 +38,25 @@ def check_same(**tensors: Tensor) -> list[Tensor]:
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"shapes must agree, but they are: {listed}")
-    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
-    if len(set(devices.values())) > 1:
-        listed = ", ".join(f"{name} {device}" for name, device in devices.items())
-        raise ValueError(f"tensors must be on one device, but they are: {listed}")
     return [rows(tensor.detach()) for tensor in tensors.values()]
 
 
+def check_samples(samples: Tensor, least: int, remedy: str = "") -> None:
+    """Raise an error unless there are at least so many real samples."""
+    if not isinstance(samples, Tensor):
+        raise TypeError(
+            f"samples must be a torch.Tensor, got {type(samples).__name__}; predict "
+            "with keep_samples=True"
+        )
+    if samples.ndim < 1 or len(samples) < least or samples.is_complex():
+        raise ValueError(
+            f"samples has shape {tuple(samples.shape)} and dtype {samples.dtype}; pass "
+            f"real ones of shape (samples, *shape), at least {least} samples{remedy}"
+        )
+
+
 def check_finite(**tensors: Tensor) -> None:
-    """Raise an error that names the tensor with nan or inf in it."""
+    """Raise an error that names a tensor with nan or inf."""
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise ValueError(
@@ -60,7 +70,7 @@ def average(
     target: Tensor,
     score: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Mean over the points of a score of absolute error and standard deviation."""
+    """Average a score of absolute error and standard deviation over the points."""
     fields = check_same(mean=mean, std=std, target=target)
     total = exact(fields[0].new_zeros(len(fields[0])))
     for where, error, scale in error_chunks(*fields):
@@ -71,11 +81,11 @@ def average(
 def error_chunks(
     mean: Tensor, std: Tensor, target: Tensor
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Absolute error and standard deviation of some fields, or of a part of one."""
+    """Yield absolute error and standard deviation of some fields, or a part of one."""
     f, n = mean.shape
     most = chunk_size(mean)
     high, wide = min(f, max(1, most // n)), min(n, most)
-    # Memory that is new takes longer to get than to fill.
+    # Allocating new memory takes longer than filling it.
     buffer = exact(mean.new_empty(())).new_empty(high, wide)
     for top in range(0, f, high):
         where = slice(top, top + high)
@@ -89,14 +99,13 @@ def error_chunks(
             if not (bool(low > 0) and bool(high_std < math.inf)):
                 check_finite(std=s)
                 raise ValueError(
-                    f"std is {float(low):g} at some points, which leaves no room for "
-                    "errors: it must be positive. Give the prediction noise "
-                    "(aleatoric_variance, or VariationalOperator.fit_noise), or "
-                    "several draws"
+                    f"std is {float(low):g} at some points, but it must be positive. "
+                    "Give the prediction noise (aleatoric_variance, or "
+                    "VariationalOperator.fit_noise), or several samples"
                 )
             yield where, error, s
 
 
 def chunk_size(tensor: Tensor) -> int:
-    """What fits into the caches of a processor, or makes other devices busy."""
+    """Return how many numbers fit in a processor's caches, or keep a GPU busy."""
     return 2**19 if tensor.device.type == "cpu" else 2**22

@@ -1,4 +1,4 @@
-"""How strongly draws of a field hang together from point to point."""
+"""Correlation of samples between the points of a field."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ._fields import check_samples
+
 
 def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> float:
-    """Mean correlation of the draws at points that are ``lag`` apart.
+    """Average the correlation of samples at points that are ``lag`` apart.
 
-    It is near 0 for independent noise, and near 1 for draws of smooth functions.
+    It is near 0 for independent noise, and near 1 for samples of smooth functions.
 
     Parameters
     ----------
     samples : Tensor
-        Draws (draws, *shape), such as ``Predictive.samples`` with the shape
-        (draws, b, c, *grid).
+        Samples (samples, *shape), such as ``Predictive.samples`` with the shape
+        (samples, b, c, *grid).
     axis : int, default -1
         Axis of ``samples`` along which the points are neighbours.
     lag : int, default 1
@@ -27,7 +29,7 @@ def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> floa
     Returns
     -------
     float
-        Mean over all pairs of points, items and channels. Points at which all draws
+        Mean over all pairs of points, items and channels. Points at which all samples
         agree have no correlation and are left out.
 
     Examples
@@ -45,7 +47,7 @@ def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> floa
 def lag_correlation(
     samples: Tensor, axis: int = -1, max_lag: int | None = None
 ) -> Tensor:
-    """`neighbour_correlation` at all distances from 0 on.
+    """Compute `neighbour_correlation` at all distances from 0 on.
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ def lag_correlation(
             f"{tuple(samples.shape)}"
         ) from error
     if along % samples.ndim == 0:
-        raise ValueError(f"axis (={axis}) is that of the draws; give one of the points")
+        raise ValueError(f"axis (={axis}) counts the samples; give one of points")
     points = units.shape[-1]
     lags = points // 2 if max_lag is None else max_lag
     if not isinstance(lags, int) or not 0 <= lags < points:
@@ -84,26 +86,26 @@ def lag_correlation(
     found = torch.stack(means)
     if bool(found.isnan().any()):
         raise ValueError(
-            "samples are the same in all draws, so they have no correlation; is the "
+            "all samples are equal, so they have no correlation; is the "
             "posterior of zero width?"
         )
     return found
 
 
 def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
-    """Correlation of the draws at one point with those at all points.
+    """Correlate the samples at one point with those at all points.
 
     Parameters
     ----------
     samples : Tensor
-        Draws of one field, (draws, *grid).
+        Samples of one field, (samples, *grid).
     point : sequence of int
         Position on the grid.
 
     Returns
     -------
     Tensor
-        Correlations (*grid) in double precision; nan where all draws agree.
+        Correlations (*grid) in double precision; nan where all samples agree.
     """
     units = _unit_deviations(samples)
     try:
@@ -123,22 +125,13 @@ def point_correlation(samples: Tensor, point: Sequence[int]) -> Tensor:
 
 
 def _unit_deviations(samples: Tensor) -> Tensor:
-    """Deviations from the mean draw, of norm 1 over the draws; nan without spread."""
-    if not isinstance(samples, Tensor):
-        raise TypeError(
-            f"samples must be a torch.Tensor, got {type(samples).__name__}; "
-            "predict with keep_samples=True"
-        )
-    if samples.ndim < 2 or len(samples) < 3 or samples.is_complex():
-        raise ValueError(
-            f"samples has shape {tuple(samples.shape)} and dtype {samples.dtype}; a "
-            "correlation needs real draws (draws, *shape), and at least 3 of them"
-        )
-    draws = samples.detach().double()
-    mean = draws.mean(0)
-    deviations = draws - mean
+    """Compute deviations from the mean, of norm 1 over samples; nan without spread."""
+    check_samples(samples, 3)
+    exact = samples.detach().double()
+    mean = exact.mean(0)
+    deviations = exact - mean
     norm = deviations.norm(dim=0)
-    # What differs by rounding only does not differ.
+    # Differences by rounding only are none.
     precision = torch.finfo(samples.dtype).eps if samples.is_floating_point() else 0.0
-    spread = norm > 4 * precision * len(draws) ** 0.5 * mean.abs()
+    spread = norm > 4 * precision * len(exact) ** 0.5 * mean.abs()
     return deviations / torch.where(spread, norm, torch.nan)

@@ -8,7 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from ..uncertainty.predictive import Predictive
+from ..uncertainty.predictive import Predictive, check_predictive, half_width
 from ._fields import average, check_finite, check_same, chunk_size, error_chunks, exact
 
 
@@ -27,24 +27,25 @@ def evaluate(
 def evaluate(
     predictive: Predictive, target: Tensor, per_field: bool = False
 ) -> dict[str, float] | dict[str, Tensor]:
-    """All metrics of a Gaussian prediction with its total standard deviation.
+    """Compute all metrics of a Gaussian prediction with its total standard deviation.
 
     Parameters
     ----------
     predictive : Predictive
         Prediction in the units of the target.
     target : Tensor
-        What was to be predicted, of the shape of the mean.
+        True values, of the shape of the mean.
     per_field : bool, default False
         Whether to return a tensor with one value per field instead of their average.
 
     Returns
     -------
     dict
-        ``relative_l2``, ``nll``, ``ma`` (`miscalibration_area`), ``is`` (`interval_score`),
-        ``crps`` (`crps_gaussian`), ``coverage_90``, ``width_90``, ``coverage_95``,
-        ``width_95``, ``sharpness`` and ``error_std_correlation``, the rank
-        correlation of the standard deviation and the absolute error.
+        Under the names of their functions: ``relative_l2``, ``nll``,
+        ``miscalibration_area``, ``interval_score`` and ``sharpness``. Also ``crps``
+        (`crps_gaussian`); ``coverage_90``, ``width_90``, ``coverage_95`` and
+        ``width_95``, by level in percent; and ``error_std_correlation``, the
+        `rank_correlation` of absolute error and standard deviation.
 
     Examples
     --------
@@ -55,12 +56,7 @@ def evaluate(
     >>> round(found["nll"], 4)
     1.0439
     """
-    if not isinstance(predictive, Predictive):
-        raise TypeError(
-            f"predictive must be a Predictive, got {type(predictive).__name__}; "
-            "VariationalOperator.predict returns one"
-        )
-    mean = predictive.mean
+    mean = check_predictive(predictive).mean
     # The sum in double precision: small variances do not vanish beside large ones.
     noise = exact(predictive.aleatoric_variance)
     std = (exact(predictive.epistemic_variance) + noise).sqrt()
@@ -84,7 +80,7 @@ def evaluate(
 
 
 def relative_l2(mean: Tensor, target: Tensor) -> Tensor:
-    """Relative error ``|u - mean| / |u|`` in the Euclidean norm."""
+    """Compute the relative error ``|u - mean| / |u|`` in the Euclidean norm."""
     prediction, truth = check_same(mean=mean, target=target)
     check_finite(mean=prediction, target=truth)
     norm = exact(truth).norm(dim=1)
@@ -98,7 +94,7 @@ def relative_l2(mean: Tensor, target: Tensor) -> Tensor:
 
 
 def nll(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
-    """Gaussian negative log-likelihood, averaged over the points."""
+    """Average the Gaussian negative log-likelihood over the points."""
     constant = math.log(2 * math.pi) / 2
 
     def score(error: Tensor, std: Tensor) -> Tensor:
@@ -108,9 +104,9 @@ def nll(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
 
 
 def miscalibration_area(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
-    """Area between observed and nominal coverage, from 0 to 1/2.
+    """Compute the area between observed and nominal coverage, from 0 to 1/2.
 
-    Coverage is observed at 100 levels from 0 to 1 and linear in between; where the
+    Coverage is observed at 100 levels from 0 to 1 and linear in between. Where the
     curve crosses the diagonal, the areas of both sides are added.
     """
     levels, observed = observed_coverage(mean, std, target)
@@ -126,7 +122,7 @@ def miscalibration_area(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
 def observed_coverage(
     mean: Tensor, std: Tensor, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Fraction of points inside central intervals, at 100 levels from 0 to 1.
+    """Count the fraction of points inside central intervals of 100 levels from 0 to 1.
 
     Returns
     -------
@@ -154,9 +150,9 @@ def observed_coverage(
 
 
 def interval_score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
-    """Mean over the levels 0.01, ..., 0.99 of the interval score.
+    """Average the interval score over the levels 0.01, ..., 0.99.
 
-    That is the width of the central interval of level p plus 2 / (1 - p) times the
+    The score is the width of the central interval of level p plus 2 / (1 - p) times the
     distance of the target from it.
     """
     levels = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
@@ -178,7 +174,7 @@ def interval_score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
 
 
 def crps_gaussian(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
-    """Continuous ranked probability score of the Gaussian, averaged over the points."""
+    """Average the continuous ranked probability score over the points."""
 
     def score(error: Tensor, std: Tensor) -> Tensor:
         distance = error / std
@@ -190,27 +186,27 @@ def crps_gaussian(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
 
 
 def coverage(mean: Tensor, std: Tensor, target: Tensor, level: float = 0.9) -> Tensor:
-    """Fraction of points inside the central Gaussian interval of this level."""
-    half = _half_width(level)
+    """Count the fraction of points inside the central Gaussian interval of a level."""
+    half = half_width(level)
     return average(mean, std, target, lambda error, std: exact(error <= half * std))
 
 
 def width(std: Tensor, level: float = 0.9) -> Tensor:
-    """Mean width of the central Gaussian interval of this level."""
+    """Average the width of the central Gaussian interval of a level."""
     (scale,) = check_same(std=std)
     check_finite(std=scale)
-    return 2 * _half_width(level) * exact(scale).mean(1)
+    return 2 * half_width(level) * exact(scale).mean(1)
 
 
 def sharpness(std: Tensor) -> Tensor:
-    """Root of the mean variance, sqrt(mean(std^2)); smaller is sharper."""
+    """Take the root of the mean variance, sqrt(mean(std^2)); smaller is sharper."""
     (scale,) = check_same(std=std)
     check_finite(std=scale)
     return exact(scale).square().mean(1).sqrt()
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's correlation; equal values share their mean rank.
+    """Compute Spearman's correlation; equal values share their mean rank.
 
     It is 0 for a field in which one of the two is constant.
     """
@@ -227,7 +223,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Ranks along the second axis from 0 on; equal values share their mean rank."""
+    """Rank along the second axis from 0 on; equal values share their mean rank."""
     ordered, order = values.sort(1)
     n = values.shape[1]
     place = torch.arange(n, device=values.device).expand_as(order)
@@ -238,9 +234,3 @@ def _ranks(values: Tensor) -> Tensor:
     last = place.where(ends, n - 1).flip(1).cummin(1).values.flip(1)
     mean = exact(first + last) / 2
     return torch.empty_like(mean).scatter_(1, order, mean)
-
-
-def _half_width(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level (={level}) must lie between 0 and 1; 0.9 means 90 %")
-    return math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))

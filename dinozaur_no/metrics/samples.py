@@ -1,35 +1,34 @@
-"""Scores of predictions that are given as draws."""
+"""Scores of predictions that are given as samples."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
 
-from ._fields import check_finite, check_same, exact
+from .._validation import positive
+from ._fields import check_finite, check_same, check_samples, exact
 
 #: Numbers that are worked on at a time, so that memory does not grow with the fields.
 CHUNK = 2**20
 
 
 def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
-    """Continuous ranked probability score of draws.
+    """Compute the continuous ranked probability score of samples.
 
-    ``E|X - u| - E|X - X'| / 2`` at each point, averaged over the points of a field.
+    It is ``E|X - u| - E|X - X'| / 2`` at each point, averaged over the points.
 
     Parameters
     ----------
     samples : Tensor
-        Draws (draws, *target.shape). ``Predictive.observations()`` has the noise in
-        it, ``Predictive.samples`` has not.
+        Samples (samples, *target.shape). ``Predictive.observations()`` contains the
+        noise, ``Predictive.samples`` does not.
     target : Tensor
-        What was to be predicted, (b, *shape). With fewer than three axes, such as
-        (points, c), it is one field.
+        True values (b, *shape). With fewer than three axes, such as (points, c), it is
+        one field.
     fair : bool, default True
-        Whether ``E|X - X'|`` is of pairs of different draws, which makes the score
-        unbiased for any number of draws. Otherwise over all pairs, which is the score
-        of the draws as they are.
+        Whether ``E|X - X'|`` is over pairs of different samples, which makes the score
+        unbiased for any number of samples. If not, it is over all pairs, which is the
+        score of the samples' empirical distribution.
 
     Returns
     -------
@@ -44,14 +43,14 @@ def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
     >>> crps_samples(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0]), fair=False)
     tensor([0.5000], dtype=torch.float64)
     """
-    draws, truth, pairs = _check(samples, target, fair)
-    m = len(draws)
-    draws, flat = draws.flatten(1), truth.flatten()
-    # A sorted draw is larger than those before and smaller than those after it.
+    samples, truth, pairs = _check(samples, target, fair)
+    m = len(samples)
+    samples, flat = samples.flatten(1), truth.flatten()
+    # A sorted sample is larger than those before and smaller than those after it.
     signs = torch.arange(1 - m, m, 2, device=truth.device)
     found = []
     size = max(1, CHUNK // m)
-    for part, u in zip(draws.split(size, 1), flat.split(size)):
+    for part, u in zip(samples.split(size, 1), flat.split(size)):
         error = exact(part).T - exact(u)[:, None]
         spread = (error.sort(1).values * signs).sum(1)
         found.append(error.abs().mean(1) - spread / pairs)
@@ -59,10 +58,10 @@ def crps_samples(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
 
 
 def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
-    """Energy score of draws: the ranked probability score of fields as a whole.
+    """Compute the energy score of samples: the ranked score of fields as a whole.
 
-    ``E|X - u| - E|X - X'| / 2`` with the norm over all points and channels of a
-    field. Unlike scores of single points it sees how the points hang together.
+    It is ``E|X - u| - E|X - X'| / 2`` with the norm over all points and channels of a
+    field. Unlike scores of single points it depends on the correlation of points.
 
     Parameters
     ----------
@@ -74,8 +73,8 @@ def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
     Tensor
         One value per field, in double precision; smaller is better.
     """
-    draws, truth, pairs = _check(samples, target, fair)
-    m, n = len(draws), truth.shape[1]
+    samples, truth, pairs = _check(samples, target, fair)
+    m, n = len(samples), truth.shape[1]
     size = max(1, CHUNK // m)
     found = []
     for i, field in enumerate(truth):
@@ -83,9 +82,9 @@ def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
         error = torch.zeros_like(apart[0])
         for at in range(0, n, size):
             here = slice(at, at + size)
-            part = exact(draws[:, i, here]) - exact(field[here])
+            part = exact(samples[:, i, here]) - exact(field[here])
             error += part.square().sum(1)
-            # Matrix products would be faster, and wrong for draws close together.
+            # Matrix products would be faster, and wrong for samples close together.
             apart += torch.cdist(
                 part, part, compute_mode="donot_use_mm_for_euclid_dist"
             ).square()
@@ -94,11 +93,11 @@ def energy_score(samples: Tensor, target: Tensor, fair: bool = True) -> Tensor:
 
 
 def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tensor:
-    """Variogram score of draws, which compares differences between points.
+    """Compute the variogram score of samples from differences between points.
 
-    The sum over all pairs of points of ``(E|X_i - X_j|^p - |u_i - u_j|^p)^2``. Its
-    time grows with the square of the number of points; for large fields pass some of
-    their points only, such as ``samples[..., ::4, ::4]``.
+    It is the sum over all pairs of points of ``(E|X_i - X_j|^p - |u_i - u_j|^p)^2``.
+    Its time grows with the square of the number of points. For large fields pass some
+    of their points only, such as ``samples[..., ::4, ::4]``.
 
     Parameters
     ----------
@@ -112,37 +111,27 @@ def variogram_score(samples: Tensor, target: Tensor, order: float = 0.5) -> Tens
     Tensor
         One value per field, in double precision; smaller is better.
     """
-    if not 0 < order < math.inf:
-        raise ValueError(f"order (={order}) must be positive, such as 0.5")
-    draws, truth, _ = _check(samples, target, False)
-    m, n = len(draws), truth.shape[1]
+    order = positive("order", order)
+    samples, truth, _ = _check(samples, target, False)
+    m, n = len(samples), truth.shape[1]
     size = max(1, CHUNK // (m * n))
     found = []
     for i, field in enumerate(truth):
-        x, u = exact(draws[:, i]), exact(field)
+        x, u = exact(samples[:, i]), exact(field)
         total = u.new_zeros(())
         for at in range(0, n, size):
             here = slice(at, at + size)
-            drawn = (x[:, here, None] - x[:, None]).abs_().pow_(order).mean(0)
+            sampled = (x[:, here, None] - x[:, None]).abs_().pow_(order).mean(0)
             true = (u[here, None] - u).abs_().pow_(order)
-            total += (drawn - true).square_().sum()
+            total += (sampled - true).square_().sum()
         found.append(total)
     return torch.stack(found)
 
 
 def _check(samples: Tensor, target: Tensor, fair: bool) -> tuple[Tensor, Tensor, int]:
-    """Draws (draws, fields, points), target (fields, points), pairs of draws."""
-    if not isinstance(samples, Tensor):
-        raise TypeError(
-            f"samples must be a torch.Tensor, got {type(samples).__name__}; predict "
-            "with keep_samples=True"
-        )
-    m = len(samples) if samples.ndim else 0
-    if m < 1 + fair:
-        raise ValueError(
-            f"samples has shape {tuple(samples.shape)}; its first axis must hold at "
-            f"least {1 + fair} draws" + (", or 1 with fair=False" if fair else "")
-        )
+    """Return samples (samples, fields, points), target (fields, points) and pairs."""
+    check_samples(samples, 1 + fair, ", or 1 with fair=False" if fair else "")
+    m = len(samples)
     (truth, _) = check_same(target=target, **{"each of samples": samples[0]})
     check_finite(target=target, samples=samples)
     return samples.detach().reshape(m, *truth.shape), truth, m * (m - fair)

@@ -1,4 +1,4 @@
-"""Figures of how well errors and their predicted deviations agree."""
+"""Figures that compare errors with predicted standard deviations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import metrics
-from ..uncertainty.predictive import Predictive
+from .._validation import positive_int
+from ..uncertainty.predictive import Predictive, check_predictive
 from ._style import (
     BLACK,
     BLUE,
@@ -20,7 +21,6 @@ from ._style import (
     SKY,
     Array,
     Figure,
-    check_predictive,
     new_figure,
     numbers,
 )
@@ -33,19 +33,19 @@ DASHES = ("-", "--", ":")
 def plot_reliability(
     predictives: Mapping[str, Predictive], target: Tensor, *, legend: bool = True
 ) -> Figure:
-    """Reliability diagram: observed against nominal coverage, for several methods.
+    """Plot observed against nominal coverage, for several methods.
 
-    Above the diagonal intervals are too wide, below it too narrow. The shown curve is
-    the average over the fields, and MA the average of their areas as in
-    `metrics.evaluate`; fields that are too wide and too narrow in turn have a good
-    curve and a large MA.
+    Above the diagonal intervals are too wide, below it too narrow. The curve is the
+    average over the fields. MA is the average of their miscalibration areas, as in
+    `metrics.evaluate`. If some fields have too wide and others too narrow intervals,
+    the curve is good and MA is large.
 
     Parameters
     ----------
     predictives : mapping of str to Predictive
         The methods by their names.
     target : Tensor
-        What was to be predicted, of the shape of the means.
+        True values, of the shape of the means.
     legend : bool, default True
         Whether to show names and areas beside the diagram.
 
@@ -105,19 +105,19 @@ def plot_reliability(
 def plot_error_against_std(
     predictive: Predictive, target: Tensor, *, bins: int = 20, label: str = "$u$"
 ) -> Figure:
-    """Errors against predicted deviations: are they large where it is uncertain.
+    """Plot errors against predicted standard deviations.
 
     All points are put into groups of equal size by their predicted standard deviation.
     Each group is a dot: root mean square of its errors against that of its deviations.
-    On the line both are equal; above it errors are larger than predicted. Behind are
-    the numbers of points with each error and deviation.
+    On the line both are equal; above it errors are larger than predicted. Shades show
+    the number of points with each error and deviation.
 
     Parameters
     ----------
     predictive : Predictive
         Prediction in the units of the target.
     target : Tensor
-        What was to be predicted, of the shape of the mean.
+        True values, of the shape of the mean.
     bins : int, default 20
         Largest number of groups.
     label : str, default "$u$"
@@ -127,11 +127,11 @@ def plot_error_against_std(
     -------
     matplotlib.figure.Figure
     """
-    bins = _count("bins", bins)
+    bins = positive_int("bins", bins)
     error, std = _errors(predictive, target)
     error = np.abs(error)
     order = np.argsort(std, kind="stable")
-    # Where all deviations are equal there is but one group.
+    # If all deviations are equal, there is one group.
     groups = np.array_split(order, bins if std.min() < std.max() else 1)
     dots = np.array(
         [(_rms(std[own]), _rms(error[own])) for own in groups if len(own)]
@@ -142,7 +142,7 @@ def plot_error_against_std(
     low, high = std.min() / 1.15, std.max() * 1.15
     middle = np.sqrt(low * high)
     low, high = min(low, middle / 2), max(high, middle * 2)
-    # Errors go down to zero; what is far below all deviations is left out.
+    # Errors go down to zero; those far below all deviations are left out.
     bottom = min(low / 20, dots[1].min() / 2) if dots[1].min() > 0 else low / 20
     top = max(error.max(), high) * 1.3
     edges = np.geomspace(low, high, 62), np.geomspace(bottom, top, 61)
@@ -175,22 +175,21 @@ def plot_error_against_std(
 
 
 def plot_pit(predictive: Predictive, target: Tensor, *, bins: int = 20) -> Figure:
-    """Histogram of the probability integral transform of all points.
+    """Plot a histogram of the probability integral transform of all points.
 
-    That is the predicted probability of a value below the target. It is uniform for a
-    calibrated prediction, a U for intervals that are too narrow, a hill for those that
-    are too wide, and leans for a biased mean.
+    The transform is the predicted probability of a value below the target. The
+    histogram is uniform for a calibrated prediction, a U for intervals that are too
+    narrow, a hill for those that are too wide, and leans for a biased mean.
 
-    The band is where 95 % of the bars would be if all points were independent. Points
-    of a field are not: their errors hang together, so bars outside of the band are no
-    proof of a bad calibration.
+    The band would contain 95 % of the bars if all points were independent. Errors of
+    nearby points are correlated, so bars outside the band do not prove bad calibration.
 
     Parameters
     ----------
     predictive : Predictive
         Prediction in the units of the target.
     target : Tensor
-        What was to be predicted, of the shape of the mean.
+        True values, of the shape of the mean.
     bins : int, default 20
         Number of bars.
 
@@ -198,7 +197,7 @@ def plot_pit(predictive: Predictive, target: Tensor, *, bins: int = 20) -> Figur
     -------
     matplotlib.figure.Figure
     """
-    bins = _count("bins", bins)
+    bins = positive_int("bins", bins)
     error, std = _errors(predictive, target)
     values = numbers(torch.special.ndtr(torch.from_numpy(error / std)))
     edges = np.linspace(0, 1, bins + 1)
@@ -225,7 +224,7 @@ def plot_pit(predictive: Predictive, target: Tensor, *, bins: int = 20) -> Figur
 
 
 def _moments(predictive: Any) -> tuple[Tensor, Tensor]:
-    """Mean and total standard deviation in double precision."""
+    """Return mean and total standard deviation in double precision."""
     predictive = check_predictive(predictive)
     noise = predictive.aleatoric_variance.double()
     std = (predictive.epistemic_variance.double() + noise).sqrt()
@@ -233,17 +232,11 @@ def _moments(predictive: Any) -> tuple[Tensor, Tensor]:
 
 
 def _errors(predictive: Any, target: Tensor) -> tuple[Array, Array]:
-    """Truth minus mean, and the standard deviation, of all points."""
+    """Return truth minus mean, and the standard deviation, of all points."""
     mean, std = _moments(predictive)
-    metrics.coverage(mean, std, target)  # has the errors for what cannot be shown
+    metrics.coverage(mean, std, target)  # raises errors about values
     return numbers(target - mean).ravel(), numbers(std).ravel()
 
 
 def _rms(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
-
-
-def _count(name: str, value: Any) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} (={value!r}) must be an integer of at least 1")
-    return value

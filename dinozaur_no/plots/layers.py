@@ -1,4 +1,4 @@
-"""Figures of what the diffusion layers of a model have learned."""
+"""Figures of the learned diffusion times of a model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from ._style import (
     Array,
     Figure,
     colour_bar,
-    layers_of,
     numbers,
     panels,
 )
 
 
 def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
-    """Histograms of the learned diffusion times, one panel per block.
+    """Plot histograms of the learned diffusion times, one panel per block.
 
     The bins have equal width in ln tau and are the same in all panels.
 
@@ -55,7 +54,7 @@ def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
     4
     """
     bins = positive_int("bins", bins)
-    logs = [numbers(c.raw_time) for c in layers_of(model, DiffusionSpectralConv)]
+    logs = [numbers(c.raw_time) for c in _layers_of(model, DiffusionSpectralConv)]
     low, high = min(map(np.min, logs)), max(map(np.max, logs))
     if high - low < 1e-3:  # one time for all
         low, high = low - 0.5, high + 0.5
@@ -76,11 +75,11 @@ def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
 
 
 def plot_posteriors(model: nn.Module) -> Figure:
-    """Prior and posterior densities of ln tau, one panel per block.
+    """Plot prior and posterior densities of ln tau, one panel per block.
 
-    Each panel shows the prior and the posterior of a channel picked at random, that is
-    the mean of the channels' densities, on the left axis; and the posterior of every
-    single channel as a thin line on the right axis, as these are narrow and high.
+    The left axis is for the prior and the posterior of a channel picked at random, that
+    is the mean of the channels' densities. The right axis is for the posterior of every
+    single channel, a thin line each, as these are narrow and high.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ def plot_posteriors(model: nn.Module) -> Figure:
     matplotlib.figure.Figure
         Its axes are the panels with the means, followed by those with the channels.
     """
-    layers = layers_of(model, BayesianDiffusionConv)
+    layers = _layers_of(model, BayesianDiffusionConv)
     figure, axes = panels(len(layers), 2.6, 2.3, sharex=True, sharey=True)
     twins: list[Any] = []
     for number, (ax, layer) in enumerate(zip(axes, layers), 1):
@@ -132,19 +131,19 @@ def plot_posteriors(model: nn.Module) -> Figure:
 def plot_covariances(
     model: nn.Module, correlation: bool = False, *, limit: float | None = None
 ) -> Figure:
-    """Posterior covariance of ln tau between channels, one image per block.
+    """Plot the posterior covariance of ln tau between channels, one image per block.
 
     Parameters
     ----------
     model : nn.Module
         A model with `BayesianDiffusionConv` layers, or a `VariationalOperator`.
     correlation : bool, default False
-        Whether to show correlations, that is covariances divided by the standard
+        Whether to show correlations instead: covariances divided by the standard
         deviations.
     limit : float, optional
-        Where the colours end, in both directions. By default 1 for correlations, and
-        else what 90 % of the variances stay below, as a few broad channels would leave
-        no colour to the others. An arrow at the colour bar tells if there is more.
+        Largest absolute value of the colours. By default 1 for correlations, and the
+        90 % quantile of the variances for covariances, as a few broad channels would
+        leave no colour to the others. An arrow at the colour bar marks larger values.
 
     Returns
     -------
@@ -153,7 +152,7 @@ def plot_covariances(
     """
     matrices = [
         numbers(layer.posterior_covariance.double())
-        for layer in layers_of(model, BayesianDiffusionConv)
+        for layer in _layers_of(model, BayesianDiffusionConv)
     ]
     if correlation:
         matrices = [_correlation(matrix) for matrix in matrices]
@@ -176,6 +175,26 @@ def plot_covariances(
     return figure
 
 
+def _layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]:
+    """Return all layers of a kind in a model, from the first to the last."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
+    layers = [module for module in model.modules() if isinstance(module, kind)]
+    if not layers:
+        raise ValueError(
+            f"model ({type(model).__name__}) contains no {kind.__name__}; build it "
+            f"with conv_module={kind.__name__} (fno_conv_module for GINO and FNOGNO)"
+        )
+    for number, layer in enumerate(layers, 1):
+        for name, parameter in layer.named_parameters(recurse=False):
+            if not bool(parameter.isfinite().all()):
+                raise ValueError(
+                    f"model has {name} in block {number} that is not finite; did the "
+                    "training diverge?"
+                )
+    return layers
+
+
 def _standard_deviations(layer: BayesianDiffusionConv) -> Array:
     return numbers(layer.posterior_scale_tril.double().square().sum(1).sqrt())
 
@@ -187,22 +206,22 @@ def _correlation(matrix: Array) -> Array:
 
 
 def _density(x: Array, mean: Any, scale: Any) -> Array:
-    """Gaussian density; broadcasts."""
+    """Compute the Gaussian density; broadcasts."""
     distance = (x - mean) / scale
     values: Array = np.exp(-0.5 * distance**2) / (math.sqrt(2 * math.pi) * scale)
     return values
 
 
 def _support(mean: Any, scale: Any) -> Array:
-    """Points at which one density, or that of all channels, is worth knowing."""
+    """Return points that cover one density, or those of all channels."""
     points: Array = mean + np.multiply.outer(np.linspace(-4, 4, 61), scale)
     return points.ravel()
 
 
 def _mixture(x: Array, mean: Array, scale: Array) -> Array:
-    """Mean of the channels' densities."""
+    """Average the channels' densities."""
     total = np.zeros_like(x)
-    for m, s in zip(mean, scale):  # not at once, as there can be many
+    for m, s in zip(mean, scale):  # one by one, as there can be many
         total += _density(x, m, s)
     average: Array = total / len(mean)
     return average

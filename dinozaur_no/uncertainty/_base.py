@@ -1,33 +1,46 @@
-"""Observation noise: the residuals that determine it, and models that have it."""
+"""`UncertainOperator`: samples, predictions and noise of all methods."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from .._torch import save_atomically
-from .._validation import one_of, positive
-
-Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
+from .._torch import evaluating, save_atomically
+from .._validation import one_of, positive, positive_int
+from ._fields import Args, Fields, Kwargs, joined, map_fields, mean_square, residuals
+from ._sampling import Sampling
+from .predictive import predictive_of
 
 
 class UncertainOperator(nn.Module):
-    """What models with one noise variance for all points have in common.
+    """Base class of operators with samples and with one noise variance for all points.
+
+    A subclass says how it makes some samples at a time; see ``_chunks``.
 
     Attributes
     ----------
+    model : nn.Module
+        The wrapped model.
     raw_noise : Tensor
         Logarithm of the noise variance; a buffer, unless a subclass learns it.
     """
 
+    model: nn.Module
     raw_noise: Tensor
+    #: Options of `sample` that the method has.
+    _options: ClassVar[tuple[str, ...]] = ("n_samples", "generator", "chunk_size")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
 
     @property
     def noise_variance(self) -> Tensor:
@@ -40,9 +53,71 @@ class UncertainOperator(nn.Module):
         with torch.no_grad():
             self.raw_noise.fill_(math.log(variance))
 
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Predictive distribution for the arguments of the model."""
-        raise NotImplementedError
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments."""
+        return self.model(*args, **kwargs)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        *args: Any,
+        n_samples: int | None = None,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        **kwargs: Any,
+    ) -> Fields:
+        """Sample operators and apply them to the same input.
+
+        The class says where its samples come from and which of the options it has. The
+        model is in evaluation mode, except for modules that make the samples.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the model.
+        n_samples : int, optional
+            Number of samples, by default 100.
+        generator : torch.Generator, optional
+            Source of randomness, by default torch's global one.
+        chunk_size : int, optional
+            Number of samples to compute together, by default one that measured fast.
+            It changes memory and time, and the samples by rounding only.
+
+        Returns
+        -------
+        Tensor, or dict of Tensors
+            Samples without noise, (n_samples, *shape of the output).
+        """
+        options = self._checked(n_samples, generator, chunk_size)
+        return joined(self._chunks(args, kwargs, options))
+
+    @torch.no_grad()
+    def predict(
+        self,
+        *args: Any,
+        n_samples: int | None = None,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        keep_samples: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Compute the predictive distribution from samples.
+
+        Parameters
+        ----------
+        *args, n_samples, generator, chunk_size, **kwargs
+            As for `sample`.
+        keep_samples : bool, default True
+            Whether the result holds the samples. If it does not, memory does not grow
+            with their number.
+
+        Returns
+        -------
+        Predictive, or dict of Predictive
+        """
+        options = self._checked(n_samples, generator, chunk_size)
+        chunks = self._chunks(args, kwargs, options)
+        return predictive_of(chunks, self.noise_variance, keep_samples)
 
     @torch.no_grad()
     def fit_noise(
@@ -51,9 +126,9 @@ class UncertainOperator(nn.Module):
         residuals_of: Literal["samples", "mean"] = "samples",
         **options: Any,
     ) -> Tensor:
-        """Set the noise to what the residuals of these batches leave for it.
+        """Set the noise variance from the residuals of these batches.
 
-        The last step of a training in which the noise was not learned, or lags behind
+        Call it after training if the noise was not learned, or if it lags behind
         because the fit still improved quickly. Residuals are in the units of the
         batches, which must be those of the training: with a data processor of
         neuraloperator in training mode, pass
@@ -66,13 +141,14 @@ class UncertainOperator(nn.Module):
             arguments of the model under their names; a `DataLoader` for example, if
             its fields are normalised as they were in training.
         residuals_of : {"samples", "mean"}, default "samples"
-            Whether it is the mean square of the residuals of draws, which maximises
-            the ELBO; or the mean square of those of the predicted mean, minus the mean
-            variance of the draws. Residuals of draws contain their spread, so that it
-            counts twice in a prediction. That matters where the spread is not small
-            beside the residuals, as with dropout.
+            ``"samples"``: the mean square of the residuals of samples, which maximises
+            the ELBO. ``"mean"``: the mean square of the residuals of the predicted
+            mean, minus the mean variance of the samples. Residuals of samples contain
+            their spread, so that it counts twice in a prediction. That matters where
+            the spread is not small beside the residuals, as with dropout.
         **options
-            Of ``predict``, such as ``n_samples``, if ``residuals_of`` is ``"mean"``.
+            Options of ``predict``, such as ``n_samples``, if ``residuals_of`` is
+            ``"mean"``.
 
         Returns
         -------
@@ -81,10 +157,9 @@ class UncertainOperator(nn.Module):
         """
         one_of("residuals_of", residuals_of, ("samples", "mean"))
         if residuals_of == "mean":
-            variance = self._beyond_the_draws(batches, options)
+            variance = self._variance_beyond_samples(batches, options)
         else:
-            with self._drawing() as models:
-                variance = mean_square(models, batches)
+            variance = mean_square(self._outputs_for_noise, batches)
         if not bool(variance.isfinite()):
             raise ValueError(
                 "the residuals of these batches are not finite; look for nan or inf in "
@@ -93,18 +168,8 @@ class UncertainOperator(nn.Module):
         self._set_noise(variance)
         return self.noise_variance
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Parameters and buffers alone, so that ``weights_only=True`` loads them.
-
-        A model of neuraloperator also puts the arguments it was built with into its
-        own ``state_dict``; they are not needed here.
-        """
-        state = super().state_dict(*args, **kwargs)
-        state.pop("_metadata", None)
-        return state
-
     def log_likelihood(self, prediction: Fields, target: Fields) -> Tensor:
-        """Gaussian log-likelihood of each field, summed over its points.
+        """Compute the Gaussian log-likelihood of each field, summed over its points.
 
         Parameters
         ----------
@@ -117,17 +182,24 @@ class UncertainOperator(nn.Module):
         Tensor
             Of shape (b,), in float32 or better.
         """
-        total: Tensor | None = None
+        parts = []
         for residual in residuals(prediction, target):
             squares = residual.square().flatten(1).sum(1)
             points = residual[0].numel() if len(residual) else 0
             noise = self.raw_noise.to(squares.dtype)
             constant = points * (noise + math.log(2 * math.pi))
-            part = -0.5 * (squares * torch.exp(-noise) + constant)
-            total = part if total is None else total + part
-        if total is None:
-            raise ValueError("prediction and target are empty dicts; there is no field")
-        return total
+            parts.append(-0.5 * (squares * torch.exp(-noise) + constant))
+        return torch.stack(parts).sum(0)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return parameters and buffers alone, for ``torch.load(weights_only=True)``.
+
+        A model of neuraloperator also puts the arguments it was built with into its
+        own ``state_dict``; they are not needed here.
+        """
+        state = super().state_dict(*args, **kwargs)
+        state.pop("_metadata", None)
+        return state
 
     def save_checkpoint(
         self, save_folder: str | os.PathLike[str], save_name: str
@@ -147,35 +219,84 @@ class UncertainOperator(nn.Module):
         state = torch.load(path, map_location=map_location, weights_only=True)
         self.load_state_dict(state)
 
-    def _start_noise(
-        self,
-        noise_variance: float,
-        device: torch.device | None,
-        is_parameter: bool = False,
+    def extra_repr(self) -> str:
+        """List the options, for ``print``."""
+        return f"noise_variance={self.noise_variance.item():.4g}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A lock can be neither copied nor pickled.
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._lock = threading.RLock()
+
+    def _chunks(
+        self, args: Args, kwargs: Kwargs, options: Sampling
+    ) -> Iterator[Fields]:
+        """Yield samples of the output, some at a time, (samples, *shape).
+
+        Between two chunks the model is as it was: nothing is held or changed across a
+        ``yield``.
+        """
+        raise NotImplementedError
+
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
+        """Return the outputs whose residuals `fit_noise` takes, by default a sample."""
+        chunks = self._chunks(args, kwargs, Sampling(n_samples=1))
+        return [map_fields(chunk, lambda field: field[0]) for chunk in chunks]
+
+    @contextmanager
+    def _one_call(self, active: Iterable[nn.Module] = ()) -> Iterator[None]:
+        """Evaluate the model for one call; the ``active`` modules are in training mode.
+
+        Modes belong to the model, so threads that share an operator take turns. Threads
+        with two operators around the same model do not.
+        """
+        with self._lock, evaluating(self):
+            for module in active:
+                module.training = True
+            yield
+
+    def _checked(self, n_samples: Any, generator: Any, chunk_size: Any) -> Sampling:
+        """Validate the options of `sample`."""
+        given = dict(n_samples=n_samples, generator=generator, chunk_size=chunk_size)
+        for name, value in given.items():
+            if value is not None and name not in self._options:
+                raise TypeError(f"{type(self).__name__} has no option {name}; omit it")
+        if not isinstance(generator, torch.Generator | None):
+            raise TypeError(
+                f"generator must be a torch.Generator, got {type(generator).__name__}"
+            )
+        n = positive_int("n_samples", 100 if n_samples is None else n_samples)
+        if chunk_size is not None:
+            chunk_size = positive_int("chunk_size", chunk_size)
+        return Sampling(n, generator, chunk_size)
+
+    def _init_noise(
+        self, noise_variance: float, device: torch.device | None, learned: bool = False
     ) -> None:
         variance = positive("noise_variance", noise_variance)
         raw_noise = torch.full((), math.log(variance), device=device)
-        if is_parameter:
+        if learned:
             self.raw_noise = nn.Parameter(raw_noise)
         else:
             self.register_buffer("raw_noise", raw_noise)
 
-    def _beyond_the_draws(
+    def _variance_beyond_samples(
         self, batches: Iterable[Any], options: Mapping[str, Any]
     ) -> Tensor:
-        """Mean square error of the predicted mean minus the variance of the draws."""
+        """Subtract the variance of the samples from the error of the mean."""
         spreads: list[tuple[Tensor, int]] = []
 
-        def mean(*args: Any, **kwargs: Any) -> Fields:
+        def means(args: Args, kwargs: Kwargs) -> list[Fields]:
             found = self.predict(*args, **kwargs, **options)
-            parts = found if isinstance(found, Mapping) else {None: found}
-            for part in parts.values():
-                variance = part.epistemic_variance
-                spreads.append((variance.double().sum(), variance.numel()))
-            means = {key: part.mean for key, part in parts.items()}
-            return means if isinstance(found, Mapping) else means[None]
+            variance = map_fields(found, lambda part: part.epistemic_variance)
+            parts = variance.values() if isinstance(found, Mapping) else [variance]
+            spreads.extend((part.double().sum(), part.numel()) for part in parts)
+            return [map_fields(found, lambda part: part.mean)]
 
-        square = mean_square([mean], batches)
+        square = mean_square(means, batches)
         sums, counts = zip(*spreads)
         rest = square - torch.stack(sums).sum() / sum(counts)
         return torch.maximum(rest, 1e-6 * square)
@@ -183,94 +304,15 @@ class UncertainOperator(nn.Module):
     def _set_noise(self, variance: Tensor) -> None:
         self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
-    def _drawing(self) -> AbstractContextManager[Sequence[Callable[..., Fields]]]:
-        """Inside, each of these functions makes one draw of the prediction."""
-        raise NotImplementedError
-
 
 def checked_model(model: Any) -> nn.Module:
-    """The model, or an error if it is none."""
+    """Return the model, or raise an error if it is none."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
     return model
 
 
 def device_of(model: nn.Module) -> torch.device | None:
-    """Where the first parameter lives; None without parameters."""
+    """Return the device of the first parameter; None without parameters."""
     parameter = next(model.parameters(), None)
     return None if parameter is None else parameter.device
-
-
-def inputs_and_target(
-    batch: Any,
-) -> tuple[tuple[Any, ...], dict[str, Any], Fields]:
-    """Positional arguments, named ones and target of a batch, a pair or a dict."""
-    if isinstance(batch, Mapping):
-        if "y" not in batch:
-            raise ValueError(
-                f"a batch has the keys {sorted(map(str, batch))}; its target must be "
-                "under 'y'"
-            )
-        return (), {k: v for k, v in batch.items() if k != "y"}, batch["y"]
-    if not isinstance(batch, Sequence) or len(batch) != 2:
-        raise ValueError(
-            f"a batch is a {type(batch).__name__}; it must be a pair of input and "
-            "target, or a dict with the target under 'y'"
-        )
-    x, target = batch
-    return (x,), {}, target
-
-
-def mean_square(
-    models: Sequence[Callable[..., Fields]], batches: Iterable[Any]
-) -> Tensor:
-    """Mean square of the residuals of all models on all batches."""
-    squares, numbers = torch.zeros(()).double(), 0
-    for batch in batches:
-        args, kwargs, target = inputs_and_target(batch)
-        for model in models:
-            more, count, _ = sum_of_squares(model(*args, **kwargs), target)
-            squares, numbers = squares.to(more.device) + more, numbers + count
-    if not numbers:
-        raise ValueError("batches is empty; the noise needs residuals to be fitted")
-    return squares / numbers
-
-
-def sum_of_squares(prediction: Fields, target: Fields) -> tuple[Tensor, int, int]:
-    """Sum of squared residuals, how many they are, and in how many fields."""
-    parts = residuals(prediction, target)
-    if not parts:
-        raise ValueError("prediction and target are empty dicts; there is no field")
-    total = torch.stack([r.square().sum() for r in parts]).sum()
-    return total, sum(r.numel() for r in parts), len(parts[0])
-
-
-def residuals(prediction: Fields, target: Fields) -> list[Tensor]:
-    """Target minus prediction, batch first, in float32 or better."""
-    if isinstance(prediction, Mapping) and isinstance(target, Mapping):
-        if prediction.keys() != target.keys():
-            raise ValueError(
-                f"prediction has the keys {sorted(prediction)}, target {sorted(target)}"
-            )
-        parts = [residuals(prediction[key], target[key]) for key in prediction]
-        return [residual for part in parts for residual in part]
-    for name, field in (("prediction", prediction), ("target", target)):
-        if not isinstance(field, Tensor):
-            raise TypeError(
-                f"{name} must be a torch.Tensor, got {type(field).__name__}"
-            )
-        if field.is_complex():
-            raise TypeError(
-                f"{name} is complex ({field.dtype}), but the noise model is for real "
-                "fields; pass torch.view_as_real of both"
-            )
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"prediction has shape {tuple(prediction.shape)} and target "
-            f"{tuple(target.shape)}; they must agree"
-        )
-    dtype = torch.promote_types(
-        torch.promote_types(prediction.dtype, target.dtype), torch.float32
-    )
-    residual = target.to(dtype) - prediction.to(dtype)
-    return [residual[None] if residual.ndim <= 2 else residual]

@@ -14,14 +14,14 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class Moments:
-    """All that the evidence depends on; counts of data include their scale.
+    """Numbers that determine the evidence; those of the data include their scale.
 
     Parameters
     ----------
     eigenvalues : Tensor
-        Of the sum of outer products of the features, float64.
+        Eigenvalues of the sum of outer products of the features, float64.
     squares, count : float
-        Sum of the squared residuals, and how many they are.
+        Sum of the squared residuals, and their number.
     weights : float
         Sum of the squared weights.
     channels : int
@@ -34,9 +34,23 @@ class Moments:
     weights: float
     channels: int
 
+    @classmethod
+    def of(
+        cls, gram: Tensor, squares: Tensor, count: Tensor, weights: Tensor, scale: float
+    ) -> Moments:
+        """Take the moments of sums over data and of weights (channels, features)."""
+        eigenvalues = torch.linalg.eigvalsh(gram.double()).clamp(min=0).cpu()
+        return cls(
+            eigenvalues * scale,
+            squares.item() * scale,
+            count.item() * scale,
+            weights.double().square().sum().item(),
+            len(weights),
+        )
+
 
 def log_evidence(moments: Moments, noise: float, precision: float) -> Tensor:
-    """Log-likelihood plus log-prior minus half the log-determinant of H / 2 pi."""
+    """Add log-likelihood, log-prior and minus half the log-determinant of H / 2 pi."""
     m, log_2pi = moments, math.log(2 * math.pi)
     p = len(m.eigenvalues)
     likelihood = m.squares / noise + m.count * (math.log(noise) + log_2pi)
@@ -49,7 +63,7 @@ def log_evidence(moments: Moments, noise: float, precision: float) -> Tensor:
 def best_hyperparameters(
     moments: Moments, noise: float, precision: float, max_steps: int
 ) -> tuple[float, float]:
-    """Noise variance and prior precision at a maximum of the evidence.
+    """Find noise variance and prior precision at a maximum of the evidence.
 
     Where the gradient vanishes, precision = gamma / |w|^2 and
     noise = squares / (count - gamma), with gamma the number of weights that the data

@@ -1,8 +1,8 @@
-"""The last layer of a model: its inputs, and where its outputs go."""
+"""The last layer of a model: its inputs, and the positions of its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ._base import Fields
+from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, sum_of_squares
 
 #: Numbers of a temporary array, so that memory does not grow with the fields.
 _NUMBERS_AT_ONCE = 1 << 21
@@ -25,16 +25,16 @@ _CHANNEL_AXIS: dict[type[nn.Module], int] = {
 
 @dataclass(frozen=True)
 class LastLayer:
-    """What one call of the model brings to its last layer.
+    """Inputs and outputs of the last layer in one call of the model.
 
     Parameters
     ----------
     features : Tensor
         Inputs of the layer, (points, channels).
     outputs : Tensor
-        What it makes of them, (points, output channels).
+        Its outputs, (points, output channels).
     places : Tensor, or dict of Tensors
-        Like the output of the model: positions in the flattened ``outputs``.
+        Positions in the flattened ``outputs``, arranged as the model's output.
     """
 
     features: Tensor
@@ -42,26 +42,24 @@ class LastLayer:
     places: Fields
 
     def fields(self, values: Tensor) -> Fields:
-        """Values (..., points, output channels), arranged as the model's output."""
+        """Arrange values (..., points, output channels) as the model's output."""
         flat = values.flatten(-2)
-        if isinstance(self.places, Mapping):
-            return {key: flat[..., place] for key, place in self.places.items()}
-        return flat[..., self.places]
+        return map_fields(self.places, lambda place: flat[..., place])
 
     def design(self, p: int) -> Iterator[Tensor]:
-        """The features in float64, some points at a time, with ones up to p columns."""
+        """Yield the features of some points in float64, with ones up to p columns."""
         missing = (0, p - self.features.shape[1])
         for part in self.features.split(max(1, _NUMBERS_AT_ONCE // p)):
             yield functional.pad(part.double(), missing, value=1.0)
 
     def variances(self, factor: Tensor) -> Fields:
-        """Variance of each output if the weights have covariance F F^T."""
+        """Compute the variance of each output for weights of covariance F F^T."""
         parts = [(rows @ factor).square().sum(1) for rows in self.design(len(factor))]
         column = torch.cat(parts).to(self._dtype)[:, None]
         return self.fields(column.expand(self.outputs.shape))
 
-    def draws(self, deviations: Tensor, chunk_size: int | None) -> Iterator[Fields]:
-        """Outputs with other weights, given by (draws, output channels, p)."""
+    def samples(self, deviations: Tensor, chunk_size: int | None) -> Iterator[Fields]:
+        """Yield outputs for other weights, by deviations (samples, out channels, p)."""
         n, channels = self.features.shape[1], self.outputs.shape[1]
         if chunk_size is None:
             chunk_size = max(1, _NUMBERS_AT_ONCE // max(1, self.outputs.numel()))
@@ -78,7 +76,7 @@ class LastLayer:
 
 
 def find_last_layer(model: nn.Module, name: str | None = None) -> tuple[str, Any]:
-    """Name and module of the last layer, by default that of the projection."""
+    """Return name and module of the last layer, by default that of the projection."""
     if name is None:
         name = _last_of_projection(model)
     try:
@@ -102,13 +100,13 @@ def find_last_layer(model: nn.Module, name: str | None = None) -> tuple[str, Any
 
 
 def look_at_last_layer(
-    model: nn.Module, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    model: nn.Module, layer: nn.Module, args: Args, kwargs: Kwargs
 ) -> LastLayer:
-    """Call the model and note the inputs and outputs of its last layer.
+    """Call the model and record the inputs and outputs of its last layer.
 
-    The layer hands on the numbers of its outputs instead of their values, so whatever
-    the model does with them afterwards tells where each one goes. It may only select
-    and rearrange them.
+    The layer returns the positions of its outputs instead of their values. The result
+    of the model then says where each output goes, as long as the model only selects and
+    rearranges them.
     """
     axis = _CHANNEL_AXIS[type(layer)]
     features: list[Tensor] = []
@@ -134,8 +132,47 @@ def look_at_last_layer(
     return _checked(torch.cat(features), torch.cat(outputs), numbers)
 
 
+def sums_over_data(
+    model: nn.Module, layer: nn.Module, batches: Iterable[Any], p: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum outer products of features and squared residuals; count the residuals."""
+    gram = next(layer.parameters()).new_zeros(p, p, dtype=torch.float64)
+    squares, count = gram.new_zeros(()), 0
+    for batch in batches:
+        args, kwargs, target = inputs_and_target(batch)
+        seen = look_at_last_layer(model, layer, args, kwargs)
+        prediction = seen.fields(seen.outputs)
+        if not count:
+            _check_same(model(*args, **kwargs), prediction)
+        more, numbers, _ = sum_of_squares(prediction, target)
+        squares, count = squares + more.double(), count + numbers
+        for rows in seen.design(p):
+            gram += rows.mT @ rows
+    if not count:
+        raise ValueError("loader is empty; the posterior needs training data")
+    if not bool(gram.isfinite().all()):
+        raise ValueError(
+            "the features of the last layer are not finite; look for nan or inf in "
+            "the data and in the weights"
+        )
+    return gram, squares, gram.new_tensor(count)
+
+
+def _check_same(expected: Fields, found: Fields) -> None:
+    """Raise an error if the last layer's outputs are not those of the model."""
+    pairs = [(expected, found)]
+    if isinstance(found, dict):
+        pairs = [(expected[key], found[key]) for key in found]
+    for a, b in pairs:
+        if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
+            raise ValueError(
+                "the outputs of the last layer are not those of the model; pass the "
+                "model without what follows, or another `layer`"
+            )
+
+
 def _checked(features: Tensor, outputs: Tensor, numbers: Fields) -> LastLayer:
-    """The points that the model returns, each of them once."""
+    """Keep the points that the model returns, each of them once."""
     parts = numbers if isinstance(numbers, Mapping) else {None: numbers}
     places = {}
     count = outputs.new_zeros(outputs.numel(), dtype=torch.int64)
@@ -169,7 +206,7 @@ _MORE_THAN_ARRANGED = (
 
 
 def _last_of_projection(model: nn.Module) -> str:
-    """Name of the last linear layer of the only projection."""
+    """Return the name of the last linear layer of the only projection."""
     found = [
         name
         for name, _ in model.named_modules()

@@ -1,4 +1,4 @@
-"""`conformalize`: intervals that hold what they promise, from held-out fields."""
+"""`conformalize`: intervals with guaranteed coverage, from held-out fields."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from .._validation import one_of
-from ._base import Fields, inputs_and_target, residuals
-from ._sampling import map_fields
-from .predictive import Predictive
+from ._fields import Fields, inputs_and_target, map_fields, residuals
+from .predictive import Predictive, half_width
 
 Coverage = Literal["pointwise", "fieldwise"]
 
@@ -20,20 +19,20 @@ Coverage = Literal["pointwise", "fieldwise"]
 class ConformalPredictor:
     """A predictive function whose standard deviations are scaled by one factor.
 
-    `conformalize` makes it.
+    `conformalize` returns one.
 
     Parameters
     ----------
     predictive_fn : callable
         Returns a `Predictive`, or a dict of them.
     factor : float
-        What standard deviations are multiplied by.
+        Factor of the standard deviations.
     level : float
-        The level whose interval was calibrated.
+        Level of the calibrated interval.
     n_fields : int
-        Number of fields that it was calibrated on.
+        Number of calibration fields.
     coverage : {"pointwise", "fieldwise"}
-        What the level counts.
+        Whether the level is for points or for fields.
     """
 
     def __init__(
@@ -77,15 +76,15 @@ def conformalize(
     level: float = 0.9,
     coverage: Coverage = "pointwise",
 ) -> ConformalPredictor:
-    r"""Scale standard deviations so that intervals of one level cover as promised.
+    r"""Scale standard deviations so that intervals of one level have its coverage.
 
     This is split conformal prediction [1]_ with the score
     :math:`s = |u - \mathrm{mean}| / \mathrm{std}` at each point. A quantile q of the
     scores of held-out fields gives the intervals mean :math:`\pm` q std. The result has
-    its std scaled such that ``interval(level)`` is that one; other levels follow, but
-    without guarantee. Nothing is assumed about the model or the noise but that the n
-    calibration fields and a new one are exchangeable: the same distribution, and none
-    of them used for training.
+    its std scaled such that ``interval(level)`` is that interval. Intervals of other
+    levels are scaled too, but have no guarantee. The only assumption is that the n
+    calibration fields and a new one are exchangeable: they have the same distribution,
+    and none of them was used for training.
 
     Parameters
     ----------
@@ -96,15 +95,15 @@ def conformalize(
         Pairs of input and target, or dicts with the target under ``"y"`` and the
         arguments of the function under their names; a `DataLoader` for example.
     level : float, default 0.9
-        Probability that is promised, between 0 and 1.
+        Guaranteed probability, between 0 and 1.
     coverage : {"pointwise", "fieldwise"}, default "pointwise"
-        What is promised, on average over calibration sets and new fields:
+        Kind of guarantee, on average over calibration sets and new fields:
 
-        - ``"points"``: a random point of a new field is inside with a probability of at
-          least ``level``. In some fields more points are inside, in others fewer. q is
-          the quantile of all scores pooled, each field with the weight 1 / (n + 1), and
-          the rest at infinity [2]_: cautious for small n.
-        - ``"fields"``: with a probability of at least ``level``, a new field has at
+        - ``"pointwise"``: a random point of a new field is inside with a probability of
+          at least ``level``. In some fields more points are inside, in others fewer. q
+          is the quantile of all scores pooled, each field with the weight 1 / (n + 1),
+          and the remaining weight at infinity [2]_: cautious for small n.
+        - ``"fieldwise"``: with a probability of at least ``level``, a new field has at
           least the share ``level`` of its points inside. Intervals are wider. q is the
           :math:`\lceil (n + 1) \, \mathrm{level} \rceil`-th smallest of the fields' own
           quantiles.
@@ -112,8 +111,8 @@ def conformalize(
     Returns
     -------
     ConformalPredictor
-        Called with the arguments of ``predictive_fn``, it returns what that returns,
-        scaled. Its ``factor`` is the scale.
+        A function of the arguments of ``predictive_fn`` that scales its results. Its
+        ``factor`` is the scale.
 
     References
     ----------
@@ -138,8 +137,7 @@ def conformalize(
             f"predictive_fn ({type(predictive_fn).__name__}) must be callable; pass "
             "operator.predict"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"level (={level}) must lie between 0 and 1; 0.9 means 90 %")
+    gaussian = half_width(level)
     one_of("coverage", coverage, ("pointwise", "fieldwise"))
     scores: list[Tensor] = []
     for batch in calibration_loader:
@@ -154,22 +152,18 @@ def conformalize(
         )
     if any(not len(field) for field in scores):
         raise ValueError("calibration_loader has a field without points; leave it out")
-    q = (
-        _over_points(scores, level)
-        if coverage == "pointwise"
-        else _over_fields(scores, level)
-    )
+    quantile = _over_points if coverage == "pointwise" else _over_fields
+    q = quantile(scores, level)
     if not math.isfinite(q):
         raise ValueError(
             "the calibration scores have no finite quantile: the std is zero, or a "
             "prediction or target is not finite; give the operator some noise_variance"
         )
-    gaussian = math.sqrt(2) * torch.erfinv(torch.tensor(level).double()).item()
     return ConformalPredictor(predictive_fn, q / gaussian, level, n, coverage)
 
 
 def _over_points(scores: list[Tensor], level: float) -> float:
-    """Where the pooled weights, 1 / (n + 1) for each field, reach the level."""
+    """Find the score at which weights, 1 / (n + 1) per field, add up to the level."""
     n = len(scores)
     sizes = {len(field) for field in scores}
     if len(sizes) == 1:
@@ -182,7 +176,7 @@ def _over_points(scores: list[Tensor], level: float) -> float:
 
 
 def _over_fields(scores: list[Tensor], level: float) -> float:
-    """The conformal quantile of the quantiles of the fields."""
+    """Find the conformal quantile of the quantiles of the fields."""
     own = [_smallest(field, _ceil(level * len(field))) for field in scores]
     return _smallest(torch.tensor(own).double(), _ceil(level * (len(own) + 1)))
 
@@ -192,12 +186,12 @@ def _smallest(values: Tensor, k: int) -> float:
 
 
 def _ceil(value: float) -> int:
-    """Rounded up, unless it is an integer but for rounding errors."""
+    """Round up, except for a value that rounding errors put just above an integer."""
     return math.ceil(value * (1 - 1e-12))
 
 
 def _scores(predictive: Any, target: Fields) -> list[Tensor]:
-    """Scores of all points of each field; a dict of parts is one field."""
+    """Compute the scores of all points of each field; a dict of parts is one field."""
     parts = predictive if isinstance(predictive, Mapping) else {None: predictive}
     for part in parts.values():
         if not isinstance(part, Predictive):

@@ -1,35 +1,41 @@
-"""`MCDropout`: draws from the dropout that a model was trained with."""
+"""`MCDropout`: samples from the dropout that a model was trained with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from .._torch import evaluating
-from .._validation import positive_int
-from ._base import Fields, UncertainOperator, checked_model, device_of
-from ._sampling import joined, map_fields, predictive_of
+from ._base import UncertainOperator, checked_model, device_of
+from ._fields import Args, Fields, Kwargs, map_fields
+from ._sampling import Sampling
+
+#: Torch's global generators belong to all threads, so seeding them takes turns.
+_GLOBAL_GENERATORS = threading.RLock()
 
 
 class MCDropout(UncertainOperator):
     r"""A model whose dropout stays active at prediction, and noise.
 
-    Every draw is one forward pass in which the dropout modules drop and everything else
-    is in evaluation mode [1]_. Calling it calls the model, in whatever mode it is.
+    Every sample is one forward pass in which the dropout modules drop and everything
+    else is in evaluation mode [1]_. Calling it calls the model, in whatever mode it is.
+
+    `sample` and `predict` have no ``chunk_size``. Dropout takes its random numbers from
+    torch's global generators. A ``generator``, on any device, gives one seed for each
+    sample; the global generators are then left as they were.
 
     Parameters
     ----------
     model : nn.Module
         A model with dropout modules, built for example with the upstream argument
         ``channel_mlp_dropout`` (`FNO`, `TFNO`, `UNO`) or ``fno_channel_mlp_dropout``
-        (`GINO`, `FNOGNO`). Dropout that is no module, as in `torch.nn.functional` or
-        in attention layers, is not active.
+        (`GINO`, `FNOGNO`). Dropout that is not a module, as in `torch.nn.functional`
+        or in attention layers, is not active.
     noise_variance : float, default exp(-4)
         Variance of the noise in units of the targets; see `fit_noise`.
 
@@ -55,6 +61,8 @@ class MCDropout(UncertainOperator):
     torch.Size([4, 1, 16, 16])
     """
 
+    _options = ("n_samples", "generator")
+
     def __init__(self, model: nn.Module, noise_variance: float = math.exp(-4)) -> None:
         super().__init__()
         self.model = checked_model(model)
@@ -62,9 +70,9 @@ class MCDropout(UncertainOperator):
             raise ValueError(
                 f"model ({type(model).__name__}) contains no dropout with p > 0; build "
                 "it with channel_mlp_dropout=0.1 (fno_channel_mlp_dropout for GINO and "
-                "FNOGNO) and train it so"
+                "FNOGNO) and train it with that"
             )
-        self._start_noise(noise_variance, device_of(model))
+        self._init_noise(noise_variance, device_of(model))
 
     @property
     def layers(self) -> list[_DropoutNd]:
@@ -72,102 +80,32 @@ class MCDropout(UncertainOperator):
         modules = self.model.modules()
         return [m for m in modules if isinstance(m, _DropoutNd) and m.p > 0]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
-
-    @torch.no_grad()
-    def sample(
-        self,
-        *args: Any,
-        n_samples: int = 100,
-        generator: torch.Generator | None = None,
-        **kwargs: Any,
-    ) -> Fields:
-        """Apply the model with dropout to the same input, again and again.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Arguments of the model.
-        n_samples : int, default 100
-            Number of draws.
-        generator : torch.Generator, optional
-            Source of the seed of all draws, on any device. Torch's global generators
-            are then as before. By default they are the source themselves.
-
-        Returns
-        -------
-        Tensor, or dict of Tensors
-            Draws without noise, (n_samples, *shape of the output).
-        """
-        return joined(self._draws(args, kwargs, n_samples, generator))
-
-    @torch.no_grad()
-    def predict(
-        self,
-        *args: Any,
-        n_samples: int = 100,
-        generator: torch.Generator | None = None,
-        keep_samples: bool = True,
-        **kwargs: Any,
-    ) -> Any:
-        """Predictive distribution from draws, see `sample`.
-
-        Parameters
-        ----------
-        *args, n_samples, generator, **kwargs
-            As for `sample`.
-        keep_samples : bool, default True
-            Whether the result holds the draws. Without, memory does not grow with
-            ``n_samples``.
-
-        Returns
-        -------
-        Predictive, or dict of Predictive
-        """
-        draws = self._draws(args, kwargs, n_samples, generator)
-        return predictive_of(draws, self.noise_variance, keep_samples)
-
-    def extra_repr(self) -> str:
-        """The noise, for ``print``."""
-        return f"noise_variance={self.noise_variance.item():.4g}"
-
-    def _draws(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
+    def _chunks(
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
-        """Draws of the output, one at a time."""
-        n = positive_int("n_samples", n_samples)
-        with ExitStack() as stack:
-            if generator is not None:
-                stack.enter_context(_seeded_by(generator))
-            stack.enter_context(self._drawing())
-            for _ in range(n):
-                yield map_fields(self.model(*args, **kwargs), lambda field: field[None])
+        for seed in _seeds(options.n_samples, options.generator):
+            with _seeded(seed), self._one_call(active=self.layers):
+                out = self.model(*args, **kwargs)
+            yield map_fields(out, lambda field: field[None])
 
-    @contextmanager
-    def _drawing(self) -> Iterator[list[nn.Module]]:
-        with evaluating(self.model):
-            for layer in self.layers:
-                layer.training = True  # drops, while everything else is evaluated
-            yield [self.model]
+
+def _seeds(n: int, generator: torch.Generator | None) -> Sequence[int | None]:
+    if generator is None:
+        return [None] * n
+    most = torch.iinfo(torch.int64).max
+    numbers = torch.randint(most, (n,), generator=generator, device=generator.device)
+    seeds: list[int] = numbers.tolist()
+    return seeds
 
 
 @contextmanager
-def _seeded_by(generator: torch.Generator) -> Iterator[None]:
-    """Inside, torch's global generators start from a seed that this one draws."""
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(
-            f"generator must be a torch.Generator, got {type(generator).__name__}"
-        )
-    seed = torch.randint(
-        torch.iinfo(torch.int64).max, (), generator=generator, device=generator.device
-    )
-    # manual_seed seeds all devices, so all are to be restored.
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(int(seed))
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Start torch's global generators from a seed inside; restore them afterwards."""
+    if seed is None:
+        yield
+        return
+    # manual_seed seeds all devices, so all are restored.
+    devices = range(torch.cuda.device_count())
+    with _GLOBAL_GENERATORS, torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
         yield

@@ -1,26 +1,25 @@
-"""`Ensemble`: several trained models as draws of the operator."""
+"""`Ensemble`: several trained models as samples of the operator."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
-from .._torch import evaluating
-from ._base import Fields, UncertainOperator, checked_model, device_of
-from ._sampling import joined, map_fields, predictive_of
+from ._base import UncertainOperator, checked_model, device_of
+from ._fields import Args, Fields, Kwargs, joined, map_fields
+from ._sampling import Sampling
 
 
 class Ensemble(UncertainOperator):
-    r"""Models that were trained from different starts, and noise.
+    r"""Models that were trained from different initialisations, and noise.
 
-    Each member is one draw [1]_. Calling it gives the mean of the members, in whatever
-    mode they are; `sample` and `predict` evaluate them.
+    Each member is one sample [1]_. `sample` and `predict` put the members in evaluation
+    mode and have no options of sampling. Calling the ensemble gives the mean of the
+    members, in whatever mode they are.
 
     Parameters
     ----------
@@ -52,6 +51,8 @@ class Ensemble(UncertainOperator):
     torch.Size([3, 4, 1, 16, 16])
     """
 
+    _options = ()
+
     def __init__(
         self, models: Iterable[nn.Module], noise_variance: float = math.exp(-4)
     ) -> None:
@@ -72,81 +73,39 @@ class Ensemble(UncertainOperator):
                 f"models has {len(members)} entries; a spread needs at least 2"
             )
         self.models = nn.ModuleList(members)
-        self._start_noise(noise_variance, device_of(members[0]))
+        self._init_noise(noise_variance, device_of(members[0]))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Mean of the members, called with the same arguments."""
-        draws = joined(self._draws(args, kwargs))
-        return map_fields(draws, lambda field: field.mean(0))
-
-    @torch.no_grad()
-    def sample(self, *args: Any, **kwargs: Any) -> Fields:
-        """Apply every member to the same input.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Arguments of the models.
-
-        Returns
-        -------
-        Tensor, or dict of Tensors
-            Outputs without noise, (members, *shape of the output).
-        """
-        with evaluating(self):
-            return joined(self._draws(args, kwargs))
-
-    @torch.no_grad()
-    def predict(self, *args: Any, keep_samples: bool = True, **kwargs: Any) -> Any:
-        """Predictive distribution from the members, see `sample`.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Arguments of the models.
-        keep_samples : bool, default True
-            Whether the result holds the outputs of the members.
-
-        Returns
-        -------
-        Predictive, or dict of Predictive
-        """
-        with evaluating(self):
-            draws = self._draws(args, kwargs)
-            return predictive_of(draws, self.noise_variance, keep_samples)
+        """Average the members, called with the same arguments."""
+        outputs = [model(*args, **kwargs) for model in self.models]
+        for number, out in enumerate(outputs):
+            _check_shapes(number, out, outputs[0])
+        samples = joined(map_fields(out, lambda field: field[None]) for out in outputs)
+        return map_fields(samples, lambda field: field.mean(0))
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Parameters and buffers alone, so that ``weights_only=True`` loads them."""
+        """Return parameters and buffers alone, for ``weights_only=True``."""
         with warnings.catch_warnings():
-            # Members of neuraloperator all write the same entry, which is not kept.
+            # All members write neuraloperator's entry, which is dropped afterwards.
             warnings.filterwarnings("ignore", "Attempting to update metadata")
             return super().state_dict(*args, **kwargs)
 
-    def extra_repr(self) -> str:
-        """The noise, for ``print``."""
-        return f"noise_variance={self.noise_variance.item():.4g}"
-
-    def _draws(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Fields]:
-        """Output of every member, one at a time."""
-        first: Any = None
+    def _chunks(
+        self, args: Args, kwargs: Kwargs, options: Sampling
+    ) -> Iterator[Fields]:
+        first: Fields = None
         for number, model in enumerate(self.models):
-            out = model(*args, **kwargs)
-            shape = _shapes(out)
-            first = first or shape
-            if shape != first:
-                raise ValueError(
-                    f"models[{number}] gives fields of shape {shape}, models[0] of "
-                    f"{first}; all members must be built for the same outputs"
-                )
+            with self._one_call():
+                out = model(*args, **kwargs)
+            first = out if first is None else first
+            _check_shapes(number, out, first)
             yield map_fields(out, lambda field: field[None])
 
-    @contextmanager
-    def _drawing(self) -> Iterator[list[nn.Module]]:
-        with evaluating(self):
-            yield list(self.models)
 
-
-def _shapes(fields: Fields) -> Any:
-    if isinstance(fields, Mapping):
-        return {key: tuple(field.shape) for key, field in fields.items()}
-    return tuple(fields.shape)
+def _check_shapes(number: int, fields: Fields, first: Fields) -> None:
+    found, expected = (map_fields(f, lambda t: tuple(t.shape)) for f in (fields, first))
+    if found != expected:
+        raise ValueError(
+            f"models[{number}] gives fields of shape {found}, models[0] of "
+            f"{expected}; all members must be built for the same outputs"
+        )

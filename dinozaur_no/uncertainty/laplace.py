@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._torch import evaluating, standard_normal
-from .._validation import one_of, positive_int
-from ._base import Fields, checked_model, inputs_and_target, sum_of_squares
-from ._last_layer import find_last_layer, look_at_last_layer
-from ._linear_posterior import LinearPosterior
-from ._sampling import joined, predictive_of
+from .._validation import one_of, positive, positive_int
+from ._base import UncertainOperator, checked_model
+from ._evidence import Moments, best_hyperparameters, log_evidence
+from ._fields import Args, Fields, Kwargs
+from ._last_layer import find_last_layer, look_at_last_layer, sums_over_data
+from ._sampling import Sampling
 from .predictive import Predictive
 
 
-class LastLayerLaplace(LinearPosterior):
+class LastLayerLaplace(UncertainOperator):
     r"""A trained model with a Gaussian posterior over the weights of its last layer.
 
     The projection of neuraloperator's models ends with a layer that is linear at each
@@ -31,7 +31,7 @@ class LastLayerLaplace(LinearPosterior):
 
     Each row of W is :math:`\mathcal{N}(w, H^{-1})`, where w are the trained weights.
     The variance at a point is :math:`\phi^T H^{-1} \phi`. Everything but the last
-    layer is fixed. Calling it calls the model.
+    layer is fixed, and is computed once for all samples. Calling it calls the model.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class LastLayerLaplace(LinearPosterior):
     prior_precision : float, default 1.0
         :math:`\alpha`; the prior of each weight is :math:`\mathcal{N}(0, 1 / \alpha)`.
     scale : float, default 1.0
-        C, how many times the data count. The points of a field are not independent,
-        so a C below 1 can be sensible; above 1 the posterior is narrower than Bayes'.
+        C, the weight of the data. The points of a field are not independent, so a C
+        below 1 can be sensible. Above 1 the posterior is too narrow for Bayes' rule.
     layer : str, optional
         Name of the last linear layer, by default that of the ``projection``.
 
@@ -53,7 +53,9 @@ class LastLayerLaplace(LinearPosterior):
     gram : Tensor
         :math:`\sum_i \phi_i \phi_i^T` in float64.
     squares, count : Tensor
-        Sum of the squared residuals, and how many they are.
+        Sum of the squared residuals, and their number.
+    raw_precision, scale : Tensor
+        Logarithm of the prior precision, and C.
 
     References
     ----------
@@ -72,6 +74,12 @@ class LastLayerLaplace(LinearPosterior):
     torch.Size([4, 1, 16, 16])
     """
 
+    raw_precision: Tensor
+    scale: Tensor
+    gram: Tensor
+    squares: Tensor
+    count: Tensor
+
     def __init__(
         self,
         model: nn.Module,
@@ -83,14 +91,20 @@ class LastLayerLaplace(LinearPosterior):
         super().__init__()
         self.model = checked_model(model)
         self.layer_name, last = find_last_layer(model, layer)
-        like: Any = last.weight
-        p = like[0].numel() + (last.bias is not None)
-        self._start_noise(noise_variance, like.device)
-        self._start_posterior(p, prior_precision, scale, like.device)
+        self._init_noise(noise_variance, last.weight.device)
+        precision = positive("prior_precision", prior_precision)
+        p = last.weight[0].numel() + (last.bias is not None)
+        # In float64, as sums over many points need it.
+        gram = last.weight.detach().new_zeros(p, p, dtype=torch.float64)
+        self.register_buffer("raw_precision", gram.new_tensor(math.log(precision)))
+        self.register_buffer("scale", gram.new_tensor(positive("scale", scale)))
+        self.register_buffer("gram", gram)
+        self.register_buffer("squares", gram.new_zeros(()))
+        self.register_buffer("count", gram.new_zeros(()))
 
     @classmethod
     def paper(cls, model: nn.Module, layer: str | None = None) -> LastLayerLaplace:
-        """The paper's setting: sigma^2 = e^-4, C = 500, alpha = 10^6."""
+        """Construct with the paper's setting: sigma^2 = e^-4, C = 500, alpha = 10^6."""
         return cls(model, math.exp(-4), prior_precision=1e6, scale=500.0, layer=layer)
 
     @property
@@ -107,15 +121,34 @@ class LastLayerLaplace(LinearPosterior):
             return weight
         return torch.cat([weight, layer.bias.detach()[:, None]], 1)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
+    @property
+    def prior_precision(self) -> Tensor:
+        """Precision of the prior, a scalar; can be set."""
+        return self.raw_precision.exp()
+
+    @prior_precision.setter
+    def prior_precision(self, value: float) -> None:
+        precision = positive("prior_precision", float(value))
+        self.raw_precision.fill_(math.log(precision))
+
+    @property
+    def posterior_precision(self) -> Tensor:
+        """H, the inverse covariance of the weights of each output channel."""
+        self._check_fitted()
+        data = self.gram.double() * (self.scale / self.noise_variance).double()
+        return data + self.prior_precision * torch.eye(len(data)).to(data)
+
+    @property
+    def posterior_covariance(self) -> Tensor:
+        """The inverse of H, (features, features)."""
+        factor = self._factor()
+        return factor @ factor.mT
 
     @torch.no_grad()
     def fit(self, loader: Iterable[Any], progress: bool = True) -> LastLayerLaplace:
         """Find the posterior from the training data, in one pass over them.
 
-        What was found before is forgotten. Fit again when the model has changed.
+        It replaces any earlier posterior. Fit again when the model has changed.
 
         Parameters
         ----------
@@ -130,150 +163,143 @@ class LastLayerLaplace(LinearPosterior):
         LastLayerLaplace
             Itself.
         """
-        gram, count = torch.zeros_like(self.gram, dtype=torch.float64), 0
-        squares = gram.new_zeros(())
+        batches = _with_bar(loader) if progress else loader
         with evaluating(self.model):
-            for batch in _with_bar(loader) if progress else loader:
-                args, kwargs, target = inputs_and_target(batch)
-                seen = look_at_last_layer(self.model, self.layer, args, kwargs)
-                prediction = seen.fields(seen.outputs)
-                if not count:
-                    _check_same(self.model(*args, **kwargs), prediction)
-                more, numbers, _ = sum_of_squares(prediction, target)
-                squares, count = squares + more.double(), count + numbers
-                for rows in seen.design(len(gram)):
-                    gram += rows.mT @ rows
-        if not count:
-            raise ValueError("loader is empty; the posterior needs training data")
-        if not bool(gram.isfinite().all()):
-            raise ValueError(
-                "the features of the last layer are not finite; look for nan or inf in "
-                "the data and in the weights"
-            )
-        self.gram, self.squares = gram, squares
-        self.count = gram.new_tensor(count)
+            found = sums_over_data(self.model, self.layer, batches, len(self.gram))
+        self.gram, self.squares, self.count = found
         return self
-
-    @torch.no_grad()
-    def sample(
-        self,
-        *args: Any,
-        n_samples: int = 100,
-        generator: torch.Generator | None = None,
-        chunk_size: int | None = None,
-        **kwargs: Any,
-    ) -> Fields:
-        """Draw weights of the last layer and apply them to the same input.
-
-        Everything before the last layer is computed once.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Arguments of the model.
-        n_samples : int, default 100
-            Number of draws.
-        generator : torch.Generator, optional
-            Source of randomness on the model's device, by default torch's global one.
-        chunk_size : int, optional
-            Draws to compute together. It changes memory and time, and the draws by
-            rounding only.
-
-        Returns
-        -------
-        Tensor, or dict of Tensors
-            Draws without noise, (n_samples, *shape of the output).
-        """
-        return joined(self._chunks(args, kwargs, n_samples, generator, chunk_size))
 
     @torch.no_grad()
     def predict(
         self,
         *args: Any,
-        n_samples: int = 100,
         method: Literal["closed_form", "samples"] = "closed_form",
+        n_samples: int | None = None,
         generator: torch.Generator | None = None,
         chunk_size: int | None = None,
         keep_samples: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Predictive distribution, exactly or from draws.
+        """Compute the predictive distribution, exactly or from samples.
 
         Parameters
         ----------
         *args, **kwargs
             Arguments of the model.
         method : {"closed_form", "samples"}, default "closed_form"
-            Whether the mean is the model's output and the variance that of the formula,
-            without draws; or both are those of draws.
+            ``"closed_form"``: the mean is the model's output and the variance that of
+            the formula. ``"samples"``: both are those of samples.
         n_samples, generator, chunk_size
-            As for `sample`, if there are draws.
+            As for `sample`; the closed form does not use them.
         keep_samples : bool, default True
-            Whether the result holds the draws.
+            Whether the result holds the samples, if there are any.
 
         Returns
         -------
         Predictive, or dict of Predictive
         """
         one_of("method", method, ("closed_form", "samples"))
-        noise = self.noise_variance
         if method == "samples":
-            chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
-            return predictive_of(chunks, noise, keep_samples)
-        positive_int("n_samples", n_samples)
-        factor = self._factor()
-        with evaluating(self.model):
+            options: dict[str, Any] = {"n_samples": n_samples, "generator": generator}
+            options |= {"chunk_size": chunk_size, "keep_samples": keep_samples}
+            return super().predict(*args, **kwargs, **options)
+        self._checked(n_samples, generator, chunk_size)
+        factor, noise = self._factor(), self.noise_variance
+        with self._one_call():
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
         mean, variance = seen.fields(seen.outputs), seen.variances(factor)
         if isinstance(mean, dict):
             return {k: Predictive(mean[k], variance[k], noise) for k in mean}
         return Predictive(mean, variance, noise)
 
+    def log_marginal_likelihood(
+        self, noise_variance: float | None = None, prior_precision: float | None = None
+    ) -> Tensor:
+        r"""Compute Laplace's approximation of the evidence at the trained weights w.
+
+        .. math:: C \ln p(u | w) + \ln p(w) - \frac12 \ln \det \frac{H}{2 \pi}
+
+        with the likelihood of all residuals, the prior of all weights and H for all
+        output channels. It is the exact evidence of the last layer (C = 1) if w
+        maximises the posterior; w does not move with the arguments.
+
+        Parameters
+        ----------
+        noise_variance, prior_precision : float, optional
+            By default the current ones.
+
+        Returns
+        -------
+        Tensor
+            A scalar in nats, float64.
+        """
+        noise = self.noise_variance if noise_variance is None else noise_variance
+        prior = self.prior_precision if prior_precision is None else prior_precision
+        noise = positive("noise_variance", float(noise))
+        prior = positive("prior_precision", float(prior))
+        return log_evidence(self._moments(), noise, prior)
+
+    def optimize_hyperparameters(self, max_steps: int = 200) -> Tensor:
+        """Set noise and prior precision to a maximum of the evidence.
+
+        Parameters
+        ----------
+        max_steps : int, default 200
+            Number of steps at most; each increases the evidence.
+
+        Returns
+        -------
+        Tensor
+            The evidence, see `log_marginal_likelihood`.
+        """
+        steps = positive_int("max_steps", max_steps)
+        start = self.noise_variance.item(), self.prior_precision.item()
+        noise, precision = best_hyperparameters(self._moments(), *start, steps)
+        self.noise_variance, self.prior_precision = noise, precision
+        return self.log_marginal_likelihood()
+
     def extra_repr(self) -> str:
-        """The hyperparameters, for ``print``."""
+        """List the hyperparameters, for ``print``."""
         return (
-            f"layer={self.layer_name!r}, "
-            f"noise_variance={self.noise_variance.item():.4g}, "
+            f"layer={self.layer_name!r}, {super().extra_repr()}, "
             f"prior_precision={self.prior_precision.item():.4g}, "
             f"scale={self.scale.item():.4g}"
         )
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
-        """Draws of the output, some at a time. All weights are drawn before."""
-        n = positive_int("n_samples", n_samples)
-        if chunk_size is not None:
-            chunk_size = positive_int("chunk_size", chunk_size)
         factor = self._factor()
-        shape = (n, *self.weights.shape)
-        deviations = standard_normal(shape, factor, generator) @ factor.mT
-        with evaluating(self.model):
+        shape = (options.n_samples, *self.weights.shape)
+        deviations = standard_normal(shape, factor, options.generator) @ factor.mT
+        with self._one_call():
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
-        yield from seen.draws(deviations, chunk_size)
+        return seen.samples(deviations, options.chunk_size)
 
-    @contextmanager
-    def _drawing(self) -> Iterator[list[nn.Module]]:
-        with evaluating(self.model):
-            yield [self.model]
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
+        with self._one_call():
+            return [self.model(*args, **kwargs)]
 
+    def _factor(self) -> Tensor:
+        """Return F with F F^T the inverse of H.
 
-def _check_same(expected: Fields, found: Fields) -> None:
-    """Whether the last layer's outputs are really those of the model."""
-    pairs = [(expected, found)]
-    if isinstance(found, dict):
-        pairs = [(expected[key], found[key]) for key in found]
-    for a, b in pairs:
-        if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
-            raise ValueError(
-                "the outputs of the last layer are not those of the model; pass the "
-                "model without what follows, or another `layer`"
-            )
+        It is made from eigenvalues. Unlike Cholesky's factor it also exists where
+        rounding makes H singular, as with a tiny prior precision.
+        """
+        self._check_fitted()
+        values, vectors = torch.linalg.eigh(self.gram.double())
+        data = values.clamp(min=0) * (self.scale / self.noise_variance)
+        factor: Tensor = vectors / (data + self.prior_precision).sqrt()
+        return factor
+
+    def _moments(self) -> Moments:
+        self._check_fitted()
+        sums = self.gram, self.squares, self.count
+        return Moments.of(*sums, self.weights, self.scale.item())
+
+    def _check_fitted(self) -> None:
+        if not self.count:
+            raise ValueError("there is no posterior yet; call fit(loader) first")
 
 
 def _with_bar(loader: Iterable[Any]) -> Iterable[Any]:

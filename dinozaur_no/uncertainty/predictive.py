@@ -1,10 +1,11 @@
-"""`Predictive`: what every uncertainty method of this package returns."""
+"""`Predictive`: the result of every uncertainty method."""
 
 from __future__ import annotations
 
 import math
 import os
 import pickle
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,12 @@ import torch
 from torch import Tensor
 
 from .._torch import save_atomically
+from ._fields import Fields, joined, map_fields
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Predictive:
-    """Mean and variances of a prediction, point by point, perhaps with draws.
+    """Mean and variances of a prediction, point by point, perhaps with samples.
 
     Parameters
     ----------
@@ -24,11 +26,11 @@ class Predictive:
         Mean of the predictive distribution, (b, c, *grid) or whatever shape the model
         returns.
     epistemic_variance : Tensor
-        Variance of the operator's draws: what more data would reduce.
+        Variance of the operator's samples, which more data would reduce.
     aleatoric_variance : Tensor or float
         Variance of the noise; anything that broadcasts against the mean.
     samples : Tensor, optional
-        Draws of the operator without noise, (draws, *mean.shape).
+        Samples of the operator without noise, (samples, *mean.shape).
     """
 
     mean: Tensor
@@ -61,22 +63,22 @@ class Predictive:
         if self.samples is not None and self.samples.shape[1:] != self.mean.shape:
             raise ValueError(
                 f"samples has shape {tuple(self.samples.shape)}, expected "
-                f"(draws, {', '.join(map(str, self.mean.shape))})"
+                f"(samples, {', '.join(map(str, self.mean.shape))})"
             )
 
     @classmethod
     def from_samples(
         cls, samples: Tensor, aleatoric_variance: Tensor | float, keep: bool = True
     ) -> Predictive:
-        """Mean and unbiased variance of draws along the first axis.
+        """Take mean and unbiased variance of samples along the first axis.
 
-        A single draw has no spread: its epistemic variance is zero. Moments are in
+        A single sample has no spread: its epistemic variance is zero. Moments are in
         float32 or better, and nothing is recorded for gradients.
         """
         if samples.ndim < 1 or not len(samples):
             raise ValueError(
                 f"samples has shape {tuple(samples.shape)}; its first axis must hold "
-                "at least one draw"
+                "at least one sample"
             )
         samples = samples.detach()
         exact = samples.to(torch.promote_types(samples.dtype, torch.float32))
@@ -98,36 +100,32 @@ class Predictive:
 
     @property
     def epistemic_std(self) -> Tensor:
-        """Standard deviation of the operator's draws."""
+        """Standard deviation of the operator's samples."""
         return self.epistemic_variance.sqrt()
 
     def interval(self, level: float = 0.9, noise: bool = True) -> tuple[Tensor, Tensor]:
-        """Lower and upper end of the central Gaussian interval of this level.
+        """Compute the ends of the central Gaussian interval of this level.
 
         Parameters
         ----------
         level : float, default 0.9
             Probability that the truth lies inside, between 0 and 1.
         noise : bool, default True
-            Whether for an observation, or for the field without noise.
+            Whether the interval is for an observation, or for the field without noise.
         """
-        if not 0 < level < 1:
-            raise ValueError(
-                f"level (={level}) must lie between 0 and 1; 0.9 means 90 %"
-            )
-        half = math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
+        half = half_width(level)
         std = self.std if noise else self.epistemic_std
         return self.mean - half * std, self.mean + half * std
 
     def __getitem__(self, index: Any) -> Predictive:
-        """A part of it, by an index into the mean: ``predictive[0]`` is one field.
+        """Select a part by an index into the mean: ``predictive[0]`` is one field.
 
-        Denormalize before: a normaliser fits to the shape of the whole.
+        Denormalize first: a normaliser fits the shape of the whole.
         """
         noise = self.aleatoric_variance.expand_as(self.mean)
         samples = self.samples
         if samples is not None:
-            # Not by the same index behind a colon, which could move the axis of draws.
+            # The same index behind a colon could move the axis of samples.
             numbers = torch.arange(self.mean.numel(), device=self.mean.device)
             samples = samples.flatten(1)[:, numbers.view(self.mean.shape)[index]]
         return Predictive(
@@ -135,7 +133,7 @@ class Predictive:
         )
 
     def observations(self, generator: torch.Generator | None = None) -> Tensor:
-        """The draws with noise added, like ``samples``."""
+        """Return the samples with noise added."""
         if self.samples is None:
             raise ValueError("there are no samples; predict with keep_samples=True")
         noise = torch.randn(
@@ -147,7 +145,7 @@ class Predictive:
         return self.samples + self.aleatoric_variance.sqrt() * noise
 
     def denormalize(self, normalizer: Any) -> Predictive:
-        """In physical units, through a normaliser or data processor of neuraloperator.
+        """Convert to physical units, by a normaliser or processor of neuraloperator.
 
         Parameters
         ----------
@@ -191,17 +189,17 @@ class Predictive:
         )
 
     def to(self, *args: Any, **kwargs: Any) -> Predictive:
-        """On another device or in another dtype, as ``Tensor.to``."""
+        """Move to another device or dtype, as ``Tensor.to`` does."""
         moved = {k: v.to(*args, **kwargs) for k, v in self._tensors().items()}
         return Predictive(**moved)
 
     def cpu(self) -> Predictive:
-        """On the processor."""
+        """Move to the processor."""
         return self.to("cpu")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file that `load` reads; it is complete or not there at all."""
-        # A view would bring along all that it is a part of.
+        """Write a file that `load` reads; it is complete, or as it was before."""
+        # Saving a view would save everything that it is a part of.
         tensors = {
             name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t
             for name, t in self._tensors().items()
@@ -218,11 +216,11 @@ class Predictive:
             raise ValueError(f"{path} does not hold a Predictive: {error}") from error
 
     def __repr__(self) -> str:
-        draws = "none kept" if self.samples is None else len(self.samples)
+        samples = "none kept" if self.samples is None else len(self.samples)
         epistemic = self.epistemic_variance.mean().sqrt().item()
         aleatoric = self.aleatoric_variance.mean().sqrt().item()
         return (
-            f"Predictive(shape={tuple(self.mean.shape)}, samples={draws}, "
+            f"Predictive(shape={tuple(self.mean.shape)}, samples={samples}, "
             f"epistemic std={epistemic:.3g}, aleatoric std={aleatoric:.3g}, "
             f"device={self.mean.device}, dtype={self.mean.dtype})"
         )
@@ -233,9 +231,70 @@ class Predictive:
         return {name: value for name, value in found.items() if value is not None}
 
 
+def check_predictive(predictive: Any) -> Predictive:
+    """Return the predictive distribution, or raise an error if it is none."""
+    if isinstance(predictive, dict):
+        raise TypeError(
+            "predictive is a dict; pass one of its entries, such as "
+            f"predictive[{next(iter(predictive), None)!r}]"
+        )
+    if not isinstance(predictive, Predictive):
+        raise TypeError(
+            f"predictive must be a Predictive, got {type(predictive).__name__}; "
+            "VariationalOperator.predict returns one"
+        )
+    return predictive
+
+
+def half_width(level: float) -> float:
+    """Return the z with probability ``level`` between -z and z under a Gaussian."""
+    if not 0 < level < 1:
+        raise ValueError(f"level (={level}) must lie between 0 and 1; 0.9 means 90 %")
+    return math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
+
+
 def _broadcast(*shapes: torch.Size) -> torch.Size | None:
     try:
         shape: torch.Size = torch.broadcast_shapes(*shapes)
     except RuntimeError:
         return None
     return shape
+
+
+def predictive_of(chunks: Iterable[Fields], noise: Tensor, keep_samples: bool) -> Any:
+    """Compute the predictive distribution of samples that arrive in chunks."""
+    if keep_samples:
+        return map_fields(
+            joined(chunks), lambda samples: Predictive.from_samples(samples, noise)
+        )
+    moments: dict[Any, _Moments] = {}
+    is_dict = False
+    for chunk in chunks:
+        is_dict = isinstance(chunk, Mapping)
+        for key, samples in (chunk if is_dict else {None: chunk}).items():
+            moments.setdefault(key, _Moments()).add(samples)
+    found = {key: m.predictive(noise) for key, m in moments.items()}
+    return found if is_dict else found[None]
+
+
+class _Moments:
+    """Mean and sum of squared deviations, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def add(self, samples: Tensor) -> None:
+        samples = samples.to(torch.promote_types(samples.dtype, torch.float32))
+        n, mean = len(samples), samples.mean(0)
+        squares = (samples - mean).square().sum(0)
+        if self.n == 0:
+            self.n, self.mean, self.squares = n, mean, squares
+            return
+        total = self.n + n
+        shift = mean - self.mean
+        self.mean = self.mean + shift * (n / total)
+        self.squares = self.squares + squares + shift.square() * (self.n * n / total)
+        self.n = total
+
+    def predictive(self, noise: Tensor) -> Predictive:
+        return Predictive(self.mean, self.squares / max(self.n - 1, 1), noise)

@@ -1,8 +1,8 @@
-"""What training a `VariationalOperator` needs besides its loss.
+"""Training of a `VariationalOperator`: objective, parameter groups, initialisation.
 
-The objective for neuraloperator's `Trainer`, parameter groups for the optimiser (for
-deterministic models too), and starts from a trained deterministic model: its weights,
-and a prior from its times.
+The objective is for neuraloperator's `Trainer`. Parameter groups are for the optimiser,
+of deterministic models too. A trained deterministic model gives initial weights, and a
+prior from its times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..layers.bayesian import BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
 from .variational import VariationalOperator, kl_weight
 
-#: A prior narrower than this would hardly let the data speak.
+#: A narrower prior would leave little room to the data.
 _NARROWEST_PRIOR = 0.1
 
 #: Parameters of a layer that only a Bayesian one has.
@@ -29,24 +29,23 @@ _OF_THE_POSTERIOR = ("raw_scale", "raw_tril", "prior_mean", "prior_scale")
 class VariationalLoss(nn.Module):
     """The negative ELBO in the form that neuraloperator's `Trainer` takes.
 
-    Pass the same object as ``training_loss`` and as ``regularizer``: as the first it is
-    the negative log-likelihood summed over the fields of a batch, as upstream's losses
-    are sums, as the second the share of the KL divergence that belongs to these
-    fields. Over an epoch both add up to minus the ELBO, whatever the sizes of the
-    batches, also of a last one that is smaller, and on all processes of DDP together.
-    Closed-form noise is updated on the way.
+    Pass the same object as ``training_loss`` and as ``regularizer``. The first is the
+    negative log-likelihood, summed over the fields of a batch as in upstream's losses.
+    The second is the share of the KL divergence that belongs to these fields. Over an
+    epoch both add up to minus the ELBO, for batches of any size and for all processes
+    of DDP together. Closed-form noise is updated with every batch.
 
     Parameters
     ----------
     operator : VariationalOperator
-        What is trained. Its state is not part of this object's.
+        The operator to train. Its state is not part of this object's.
     num_data : int
-        Fields in the whole training set.
+        Number of fields in the whole training set.
     beta : float or "paper", default 1.0
         Weight of the KL divergence, as for `VariationalOperator.elbo`.
     warmup_steps : int, default 0
-        Batches over which the weight rises from 0 to ``beta``. Their number so far is
-        part of the ``state_dict``, which `Trainer` saves.
+        Number of batches over which the weight rises from 0 to ``beta``. The
+        ``state_dict``, which `Trainer` saves, holds how many have passed.
 
     Examples
     --------
@@ -86,11 +85,11 @@ class VariationalLoss(nn.Module):
 
     @property
     def operator(self) -> VariationalOperator:
-        """What is trained."""
+        """The operator to train."""
         return self._operator[0]
 
     def forward(self, prediction: Any, y: Any, **_: Any) -> Tensor:
-        """Negative log-likelihood, summed over the fields of the batch.
+        """Sum the negative log-likelihood over the fields of the batch.
 
         Parameters
         ----------
@@ -110,7 +109,7 @@ class VariationalLoss(nn.Module):
 
     @property
     def kl_weight(self) -> float:
-        """Weight of the KL divergence in the present step."""
+        """Weight of the KL divergence in the current step."""
         if not self.warmup_steps:
             return self.beta
         return self.beta * min(1.0, self.steps.item() / self.warmup_steps)
@@ -129,10 +128,11 @@ def parameter_groups(
     variational_lr: float | None = None,
     weight_decay: float = 1e-4,
 ) -> list[dict[str, Any]]:
-    """Parameters for an optimiser, times and posteriors in groups of their own.
+    """Group parameters for an optimiser: weights, posteriors and times.
 
-    Both are stored as logarithms, which weight decay would pull towards a time and a
-    scale of 1, which means nothing. A posterior also needs a larger learning rate.
+    Times and posteriors are stored as logarithms. Weight decay would pull them towards
+    a time and a scale of 1, which has no meaning. A posterior also needs a larger
+    learning rate.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def parameter_groups(
     if not variational and not times:
         raise ValueError(
             f"model ({type(model).__name__}) contains no DiffusionSpectralConv and no "
-            "BayesianDiffusionConv, so there is nothing to treat differently; pass "
+            "BayesianDiffusionConv, so there is nothing to group; pass "
             "model.parameters()"
         )
     known = {id(p) for p in variational + times}
@@ -206,7 +206,7 @@ def warm_start(
     trained: nn.Module | Mapping[str, Any],
     scale: float | None = None,
 ) -> nn.Module:
-    """Take over the weights of a trained deterministic model, in place.
+    """Copy the weights of a trained deterministic model, in place.
 
     The learned times become posterior medians, so that in evaluation mode the model
     computes what the trained one did.
@@ -217,9 +217,9 @@ def warm_start(
         Model with `BayesianDiffusionConv` layers, or a `VariationalOperator` of one.
     trained : nn.Module or mapping
         The same model with `DiffusionSpectralConv` layers, or its ``state_dict``. Modes
-        and extent must be the same too; a ``state_dict`` does not tell them.
+        and extent must be the same too; a ``state_dict`` does not hold them.
     scale : float, optional
-        Standard deviation of ln tau to start from, by default as it is.
+        Initial standard deviation of ln tau, by default the current one.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def warm_start(
 def propose_prior(
     trained: nn.Module, per_layer: bool = False
 ) -> dict[str, float | list[float]]:
-    """Mean and standard deviation of the learned ln tau, as a prior.
+    """Propose the mean and standard deviation of the learned ln tau as a prior.
 
     Parameters
     ----------

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from .._torch import evaluating
 from .._validation import one_of, positive_int
 from ..layers.bayesian import BayesianDiffusionConv
-from ._base import Fields, UncertainOperator, checked_model, sum_of_squares
-from ._sampling import ONE_AT_A_TIME, apply_draws, joined, predictive_of
+from ._base import UncertainOperator, checked_model
+from ._fields import Args, Fields, Kwargs, sum_of_squares
+from ._sampling import Sampling, apply_samples
 
-#: Fields over which closed-form noise averages.
+#: Number of fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
 
 
@@ -25,8 +24,15 @@ class VariationalOperator(UncertainOperator):
 
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
     are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
-    all points. Calling it calls the model: in training mode with drawn times, in
+    all points. Calling it calls the model: in training mode with sampled times, in
     evaluation mode with the posterior medians.
+
+    `sample` and `predict` sample all times first. Parts of the model that do not depend
+    on them, such as the lifting, are computed once for all samples of a chunk, and the
+    first layer's analysis of its input once for all. A model with graph layers computes
+    its samples one by one, whatever the ``chunk_size``; kernels of layers that went
+    through `accelerate_gno` are computed once for all. A ``generator`` lives on the
+    model's device.
 
     Parameters
     ----------
@@ -34,15 +40,15 @@ class VariationalOperator(UncertainOperator):
         `FNO`, `TFNO`, `GINO`, `FNOGNO` or any other module that contains at least one
         `BayesianDiffusionConv`.
     noise_variance : float, default exp(-4)
-        :math:`\sigma^2` in units of the targets of the loss, or its start.
+        :math:`\sigma^2` in units of the targets of the loss, or its initial value.
     learn_noise : bool or {"closed_form", "gradient"}, default True
         How to learn the noise. True or ``"closed_form"``: `loss` sets it to a running
         average of the squared residuals, which maximises the ELBO given the rest.
-        ``"gradient"``: its logarithm is a parameter of the optimiser, slow in short
-        trainings. False: it stays.
+        ``"gradient"``: its logarithm is a parameter of the optimiser, which is slow in
+        short runs. False: it stays.
     prior_mean, prior_scale : float or sequence of float, optional
         Prior of ln tau, for all layers or one for each (see `propose_prior`); by
-        default what the layers were built with.
+        default the prior that the layers were built with.
 
     Attributes
     ----------
@@ -90,7 +96,7 @@ class VariationalOperator(UncertainOperator):
             "learn_noise", learn_noise, (False, "closed_form", "gradient")
         )
         like = layers[0].raw_time
-        self._start_noise(noise_variance, like.device, learn_noise == "gradient")
+        self._init_noise(noise_variance, like.device, learn_noise == "gradient")
         self.register_buffer("noise_fields", torch.zeros((), device=like.device))
         means = self._per_layer("prior_mean", prior_mean)
         scales = self._per_layer("prior_scale", prior_scale)
@@ -102,12 +108,8 @@ class VariationalOperator(UncertainOperator):
         """The Bayesian layers of the model, from the first to the last."""
         return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model with the same arguments."""
-        return self.model(*args, **kwargs)
-
     def kl_divergence(self) -> Tensor:
-        """KL divergence of the posterior of all layers from their prior, a scalar."""
+        """Sum the KL divergences of the layers' posteriors from their priors."""
         return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
 
     def elbo(
@@ -151,10 +153,10 @@ class VariationalOperator(UncertainOperator):
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
     ) -> Tensor:
-        """What to minimise: minus `elbo` per field, after `update_noise`.
+        """Update the noise, and return minus `elbo` per field, to be minimised.
 
-        The noise is updated if it is learned in closed form and both this module and
-        gradients are in training mode.
+        The noise is updated if it is learned in closed form, this module is in training
+        mode and gradients are enabled. See `update_noise`.
         """
         if self.training and torch.is_grad_enabled():
             self.update_noise(prediction, target)
@@ -164,9 +166,9 @@ class VariationalOperator(UncertainOperator):
     def update_noise(self, prediction: Fields, target: Fields) -> None:
         """Move closed-form noise towards the mean square of these residuals.
 
-        The running average remembers about 150 fields; at first it is a plain average.
-        Other kinds of noise stay as they are. Under DDP all processes take over the
-        noise of the first one.
+        The running average spans about 150 fields; at first it is a plain average.
+        Other kinds of noise stay as they are. Under DDP all processes use the noise of
+        the first one.
         """
         if self.learn_noise != "closed_form":
             return
@@ -181,101 +183,28 @@ class VariationalOperator(UncertainOperator):
         after = torch.lerp(before, mean_square, rate)
         self._set_noise(torch.where(finite, after, before))
 
-    @torch.no_grad()
-    def sample(
-        self,
-        *args: Any,
-        n_samples: int = 100,
-        generator: torch.Generator | None = None,
-        chunk_size: int | None = None,
-        **kwargs: Any,
-    ) -> Fields:
-        """Draw operators from the posterior and apply them to the same input.
-
-        What does not depend on a draw, such as the lifting, is computed once for all
-        draws of a chunk, and the first layer's analysis of its input once for all. A
-        model with graph layers makes its draws one by one; the kernels of those that
-        went through `accelerate_gno` are computed once for all. The model is in
-        evaluation mode meanwhile.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Arguments of the model.
-        n_samples : int, default 100
-            Number of draws.
-        generator : torch.Generator, optional
-            Source of randomness on the model's device, by default torch's global one.
-        chunk_size : int, optional
-            Draws to compute together, by default what measured fast for the size of
-            the fields; always 1 if the model has graph layers. It changes memory and
-            time, and the draws by rounding only.
-
-        Returns
-        -------
-        Tensor, or dict of Tensors
-            Draws without noise, (n_samples, *shape of the output).
-        """
-        return joined(self._chunks(args, kwargs, n_samples, generator, chunk_size))
-
-    @torch.no_grad()
-    def predict(
-        self,
-        *args: Any,
-        n_samples: int = 100,
-        generator: torch.Generator | None = None,
-        chunk_size: int | None = None,
-        keep_samples: bool = True,
-        **kwargs: Any,
-    ) -> Any:
-        """Predictive distribution from draws, see `sample`.
-
-        Parameters
-        ----------
-        *args, n_samples, generator, chunk_size, **kwargs
-            As for `sample`.
-        keep_samples : bool, default True
-            Whether the result holds the draws. Without, memory does not grow with
-            ``n_samples``.
-
-        Returns
-        -------
-        Predictive, or dict of Predictive
-        """
-        chunks = self._chunks(args, kwargs, n_samples, generator, chunk_size)
-        return predictive_of(chunks, self.noise_variance, keep_samples)
-
     def extra_repr(self) -> str:
-        """The noise, for ``print``."""
-        variance = self.noise_variance.item()
-        return f"noise_variance={variance:.4g}, learn_noise={self.learn_noise!r}"
+        """List the options, for ``print``."""
+        return f"{super().extra_repr()}, learn_noise={self.learn_noise!r}"
 
     def _chunks(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        n_samples: int,
-        generator: torch.Generator | None,
-        chunk_size: int | None,
+        self, args: Args, kwargs: Kwargs, options: Sampling
     ) -> Iterator[Fields]:
-        """Draws of the output, some at a time. All times are drawn before."""
-        n = positive_int("n_samples", n_samples)
-        if chunk_size is not None:
-            chunk_size = positive_int("chunk_size", chunk_size)
-        with ONE_AT_A_TIME, evaluating(self.model):
+        with self._lock:  # a call in another thread replaces times for a while
             times = {
-                f"{name}.raw_time".lstrip("."): layer.sample_log_times(n, generator)
+                f"{name}.raw_time".lstrip("."): layer.sample_log_times(
+                    options.n_samples, options.generator
+                )
                 for name, layer in self.model.named_modules()
                 if isinstance(layer, BayesianDiffusionConv)
             }
-            yield from apply_draws(self.model, times, args, kwargs, chunk_size)
+        return apply_samples(
+            self.model, times, args, kwargs, options.chunk_size, self._one_call
+        )
 
-    @contextmanager
-    def _drawing(self) -> Iterator[list[nn.Module]]:
-        with evaluating(self.model):
-            for layer in self.layers:
-                layer.training = True  # draws, while everything else is evaluated
-            yield [self.model]
+    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
+        with self._one_call(active=self.layers):  # these sample, as in training
+            return [self.model(*args, **kwargs)]
 
     def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
         n = len(self.layers)
@@ -294,7 +223,7 @@ class VariationalOperator(UncertainOperator):
 
 
 def kl_weight(beta: float | str, num_data: int) -> float:
-    """The weight of the KL divergence as a number."""
+    """Return the weight of the KL divergence as a number."""
     if beta == "paper":
         return float(num_data)
     if isinstance(beta, str) or not 0 <= beta < math.inf:

@@ -15,8 +15,7 @@ from support.graphs import (
     values_and_gradients,
 )
 
-from dinozaur_no.gno._edge_sums import Edges
-from dinozaur_no.gno._segment_sum import segment_sum
+from dinozaur_no.gno._edge_sums import Edges, segment_sum
 from dinozaur_no.gno.accelerate import FastIntegralTransform, RadiusSearch
 
 

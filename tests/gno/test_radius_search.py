@@ -58,7 +58,7 @@ def test_search_without_points(n, m):
 def test_many_queries_are_searched_in_blocks(monkeypatch):
     data, queries = points(50), points(64)
     whole = RadiusSearch()(data, queries, RADIUS)
-    monkeypatch.setattr("dinozaur_no.radius_search._QUERIES_AT_ONCE", 10)
+    monkeypatch.setattr("dinozaur_no.gno.radius_search._QUERIES_AT_ONCE", 10)
     parts = RadiusSearch()(data, queries, RADIUS)
     assert all(torch.equal(parts[key], whole[key]) for key in whole)
 

@@ -1,24 +1,15 @@
-"""Figures of calibration: what they show is what the metrics say."""
+"""Figures of calibration: they agree with the metrics."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from scipy import stats
+from support.figures import rendered
 
 from dinozaur_no import Predictive, metrics
 from dinozaur_no.plots import plot_error_against_std, plot_pit, plot_reliability
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    """Pyplot, once imported, keeps every figure."""
-    yield
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def prediction(factor=1.0, shape=(3, 2, 20, 20), dtype=torch.float32):
@@ -28,13 +19,6 @@ def prediction(factor=1.0, shape=(3, 2, 20, 20), dtype=torch.float32):
     target = mean + std * torch.randn(shape, dtype=dtype)
     variance = (factor * std).square()
     return Predictive(mean, 0.4 * variance, 0.6 * variance), target
-
-
-def rendered(figure):
-    """The figure, after everything in it was really drawn."""
-    assert isinstance(figure, Figure)
-    figure.draw_without_rendering()
-    return figure
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 20, 20), (4, 1, 300), (500, 2)])
@@ -50,7 +34,7 @@ def test_reliability(shape):
         curves, texts, predictives.items(), strict=True
     ):
         found = metrics.evaluate(predictive, target)
-        assert text == f"{name}\nMA {found['ma']:.3f}"
+        assert text == f"{name}\nMA {found['miscalibration_area']:.3f}"
         nominal, observed = curve.get_data()
         np.testing.assert_allclose(nominal, np.linspace(0, 1, 100))
         for i in (0, 30, 90):
@@ -154,8 +138,10 @@ def test_errors(plot):
         plot(Predictive(target, 0 * target, 0.0), target)
     with pytest.raises(ValueError, match="target has values that are nan"):
         plot(predictive, target * math.nan)
-    for bins in (0, 2.5, "many"):
-        with pytest.raises(ValueError, match=r"bins \(=.*must be an integer"):
+    with pytest.raises(ValueError, match=r"bins \(=0\) must be at least 1"):
+        plot(predictive, target, bins=0)
+    for bins in (2.5, "many"):
+        with pytest.raises(TypeError, match=r"bins \(=.*must be an integer"):
             plot(predictive, target, bins=bins)
 
 

@@ -9,7 +9,7 @@ from support.contract import smooth
 
 from dinozaur_no import Ensemble, Predictive, conformalize
 
-UNITS = ("points", "fields")
+KINDS = ("pointwise", "fieldwise")
 
 
 def believing(std, share=0.5, samples=False):
@@ -51,17 +51,17 @@ def test_a_wrong_scale_is_corrected(std, level):
 
 
 @pytest.mark.parametrize("n", [9, 10, 19])
-@pytest.mark.parametrize("unit", UNITS)
-def test_coverage_holds_on_average(unit, n):
+@pytest.mark.parametrize("kind", KINDS)
+def test_coverage_holds_on_average(kind, n):
     """At small numbers of fields that are correlated inside."""
     level, rates = 0.9, []
     for _ in range(400):
         x, y = correlated(n)
-        calibrated = conformalize(believing(0.7), [(x, y)], level, unit)
+        calibrated = conformalize(believing(0.7), [(x, y)], level, kind)
         x, y = correlated(20)
         points = inside(calibrated(x), y, level).flatten(1).mean(1)
         rates.append(
-            (points if unit == "points" else (points >= level).double()).mean()
+            (points if kind == "pointwise" else (points >= level).double()).mean()
         )
     rates = torch.stack(rates)
     error = rates.std().item() / math.sqrt(len(rates))
@@ -72,33 +72,33 @@ def test_coverage_holds_on_average(unit, n):
 
 def test_fields_are_stricter_than_points():
     x, y = correlated(50)
-    points, fields = (conformalize(believing(1.0), [(x, y)], 0.9, u) for u in UNITS)
+    points, fields = (conformalize(believing(1.0), [(x, y)], 0.9, u) for u in KINDS)
     assert fields.factor > points.factor
-    assert (points.n_fields, points.unit, points.level) == (50, "points", 0.9)
+    assert (points.n_fields, points.coverage, points.level) == (50, "pointwise", 0.9)
     assert "coverage='fieldwise'" in repr(fields)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_quantiles_by_hand(unit):
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantiles_by_hand(kind):
     """Nine fields of ten points with scores 1 ... 90, row by row."""
     y = torch.arange(1.0, 91.0).view(9, 1, 10)
-    found = conformalize(believing(1.0), [(torch.zeros_like(y), y)], 0.9, unit)
+    found = conformalize(believing(1.0), [(torch.zeros_like(y), y)], 0.9, kind)
     gaussian = 1.6448536269514722
-    expected = 90 if unit == "points" else 89
+    expected = 90 if kind == "pointwise" else 89
     assert found.factor * gaussian == pytest.approx(expected)
-    half = conformalize(believing(1.0), [(torch.zeros_like(y), y)], 0.5, unit)
-    expected = 50 if unit == "points" else 45
+    half = conformalize(believing(1.0), [(torch.zeros_like(y), y)], 0.5, kind)
+    expected = 50 if kind == "pointwise" else 45
     assert half.factor * 0.6744897501960817 == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_batches_do_not_matter(unit):
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_do_not_matter(kind):
     x, y = correlated(30)
-    whole = conformalize(believing(1.0), [(x, y)], 0.9, unit)
+    whole = conformalize(believing(1.0), [(x, y)], 0.9, kind)
     parts = list(zip(x.split(7), y.split(7), strict=True))
     dicts = [{"x": a, "y": b} for a, b in parts]
     for batches in (parts, dicts):
-        found = conformalize(believing(1.0), batches, 0.9, unit)
+        found = conformalize(believing(1.0), batches, 0.9, kind)
         assert found.factor == pytest.approx(whole.factor)
 
 
@@ -171,15 +171,15 @@ def test_exact_predictions():
         conformalize(believing(1.0), [(x, x * math.nan)])
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("level", "needed"), [(0.9, 9), (0.95, 19), (0.99, 99)])
-def test_too_few_fields(level, needed, unit):
+def test_too_few_fields(level, needed, kind):
     y = torch.randn(needed, 1, 20)
     x = torch.zeros_like(y)
-    conformalize(believing(1.0), [(x, y)], level, unit)
+    conformalize(believing(1.0), [(x, y)], level, kind)
     message = rf"has {needed - 1} fields, but level .* needs at least {needed}"
     with pytest.raises(ValueError, match=message):
-        conformalize(believing(1.0), [(x[1:], y[1:])], level, unit)
+        conformalize(believing(1.0), [(x[1:], y[1:])], level, kind)
 
 
 def test_errors():
@@ -187,8 +187,8 @@ def test_errors():
     for level in (0, 1, 1.5, math.nan):
         with pytest.raises(ValueError, match="level"):
             conformalize(believing(1.0), [(x, y)], level)
-    with pytest.raises(ValueError, match="unit"):
-        conformalize(believing(1.0), [(x, y)], unit="field")
+    with pytest.raises(ValueError, match="coverage"):
+        conformalize(believing(1.0), [(x, y)], coverage="field")
     with pytest.raises(TypeError, match="predictive_fn"):
         conformalize("predict", [(x, y)])
     with pytest.raises(TypeError, match=r"pass operator\.predict rather"):

@@ -1,17 +1,14 @@
-"""Dropout at prediction: what is active, what repeats, what is left as it was."""
+"""Dropout at prediction: active modules, seeds, models, noise, errors."""
 
 import pytest
 import torch
 from neuralop.models import FNO, TFNO, UNO
 from support.contract import smooth
 from support.graphs import points, small_fnogno, small_gino
+from support.models import seeded
 from torch import nn
 
 from dinozaur_no import DiffusionSpectralConv, MCDropout, Predictive
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def small_operator(p=0.2, **options):

@@ -123,7 +123,7 @@ def test_elbo_increases_and_stays_below_the_evidence(problem, trained):
         after = elbo(operator, problem["x"], problem["y"], 20_000)
     assert before < after - 1
     assert after < problem["evidence"] + 0.02
-    # What is missing is the divergence from the true posterior: none if full rank.
+    # The gap is the divergence from the true posterior, which full rank closes.
     gap = problem["evidence"] - after
     if operator.layers[0].covariance == "full":
         assert gap < 0.1

@@ -191,7 +191,7 @@ def test_noise_may_differ_from_channel_to_channel():
         ((torch.zeros(3), torch.ones(3), -1.0), "aleatoric_variance has negative"),
         (
             (torch.zeros(2, 3), torch.zeros(2, 3), 1.0, torch.zeros(5, 3)),
-            r"samples has shape \(5, 3\), expected \(draws, 2, 3\)",
+            r"samples has shape \(5, 3\), expected \(samples, 2, 3\)",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_complex_fields_are_refused():
 
 
 def test_there_must_be_a_draw():
-    with pytest.raises(ValueError, match="at least one draw"):
+    with pytest.raises(ValueError, match="at least one sample"):
         Predictive.from_samples(torch.zeros(0, 2, 3), 0.1)
 
 

@@ -1,4 +1,4 @@
-"""Figures of predictions with their uncertainty."""
+"""Figures of predictions with their uncertainty: lines, fields, correlations."""
 
 from __future__ import annotations
 
@@ -9,25 +9,129 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..metrics.correlation import lag_correlation, point_correlation
-from ..uncertainty.predictive import Predictive
+from .._validation import positive_int
+from ..metrics import lag_correlation, point_correlation
+from ..uncertainty.predictive import Predictive, check_predictive
+from ._selection import (
+    abscissa,
+    box,
+    check_truth,
+    one_field,
+    part,
+    through_grid,
+    through_points,
+)
 from ._style import (
     BLACK,
     BLUE,
     ERROR,
     FIELD,
     GREY,
+    LEGEND,
+    ORANGE,
     SIGNED,
+    SKY,
     Figure,
-    box,
-    check_truth,
     colour_bar,
+    new_figure,
     numbers,
-    one_field,
     panels,
-    part,
     show_field,
 )
+
+
+def plot_samples(
+    predictive: Predictive,
+    truth: Tensor | None = None,
+    *,
+    item: int = 0,
+    channel: int = 0,
+    axis: int = -1,
+    index: int | Sequence[int] | None = None,
+    points: Tensor | Sequence[int] | None = None,
+    coordinates: Tensor | Sequence[float] | None = None,
+    level: float = 0.9,
+    n_lines: int = 20,
+    label: str = "$u$",
+) -> Figure:
+    """Plot a line through a field: samples, mean, intervals, and the truth if known.
+
+    The wide band contains the truth with the given probability. The narrow band is the
+    part that comes from the spread of the samples, without the noise.
+
+    Parameters
+    ----------
+    predictive : Predictive
+        Prediction (b, c, *grid) with one to three axes or more; or, if ``points`` is
+        given, of a point cloud, (b, points, c) or (points, c). If it has no samples,
+        only mean and bands are shown.
+    truth : Tensor, optional
+        True values, of the shape of the mean.
+    item, channel : int, default 0
+        Which field to show.
+    axis : int, default -1
+        Axis of the grid along which the line runs; 0 is the first after the channels.
+    index : int or sequence of int, optional
+        Position of the line along the other axes of the grid, by default their middle.
+    points : Tensor or sequence of int, optional
+        For a point cloud: indices of the points to go through, in this order.
+    coordinates : Tensor or sequence of float, optional
+        Coordinates of the shown points: one number for each, or positions (points, d),
+        whose distances are added up along the line. By default points are counted.
+    level : float, default 0.9
+        Probability of the bands.
+    n_lines : int, default 20
+        Largest number of samples to show.
+    label : str, default "$u$"
+        Name of the field, perhaps with its unit.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dinozaur_no import Predictive
+    >>> from dinozaur_no.plots import plot_samples
+    >>> predictive = Predictive.from_samples(torch.randn(50, 4, 1, 32, 32), 0.1)
+    >>> figure = plot_samples(predictive, axis=0, index=5, level=0.95)
+    >>> figure.savefig("samples.png")  # doctest: +SKIP
+    """
+    predictive = check_predictive(predictive)
+    if truth is not None:
+        truth = check_truth(truth, predictive)
+    if points is None:
+        select, name = through_grid(predictive, item, channel, axis, index)
+    else:
+        select, name = through_points(predictive, item, channel, points)
+    line = part(predictive, select)
+    n_lines = positive_int("n_lines", n_lines) if n_lines else 0
+    at, name = abscissa(coordinates, line.mean.numel(), name)
+
+    figure = new_figure(6.0, 3.2)
+    ax = figure.subplots()
+    percent = f"{100 * level:g} %"
+    bands = (
+        (True, f"{percent} interval", {"color": SKY, "alpha": 0.3}),
+        (False, f"{percent} without noise", {"color": BLUE, "alpha": 0.3}),
+    )
+    for noise, text, style in bands:
+        low, high = map(numbers, line.interval(level, noise))
+        ax.fill_between(at, low, high, label=text, linewidth=0, **style)
+    if line.samples is not None:
+        for number, sample in enumerate(numbers(line.samples[:n_lines])):
+            text = "_" if number else "samples"
+            ax.plot(at, sample, color=BLUE, linewidth=0.5, alpha=0.6, label=text)
+    ax.plot(at, numbers(line.mean), color=BLUE, linewidth=1.5, label="mean")
+    if truth is not None:
+        truth_style = {"color": ORANGE, "linestyle": "--", "linewidth": 1.6}
+        ax.plot(at, numbers(select(truth)), label="truth", **truth_style)
+    ax.margins(x=0)
+    ax.set_xlabel(name)
+    ax.set_ylabel(label)
+    figure.legend(ncols=5, **LEGEND)
+    return figure
 
 
 def plot_uncertainty(
@@ -39,10 +143,10 @@ def plot_uncertainty(
     extent: Sequence[float] | None = None,
     label: str = "$u$",
 ) -> Figure:
-    """Truth, mean, error and standard deviations of a 2-D field, side by side.
+    """Plot truth, mean, error and standard deviations of a 2-D field, side by side.
 
     Truth and mean share their colours, and so do error, total standard deviation and
-    that of the draws alone. A good prediction has its errors where it is uncertain,
+    that of the samples alone. A good prediction has its errors where it is uncertain,
     most of them less than twice the total standard deviation.
 
     Parameters
@@ -50,7 +154,7 @@ def plot_uncertainty(
     predictive : Predictive
         Prediction (b, c, n_x, n_y).
     truth : Tensor
-        What is to be predicted, of the shape of the mean.
+        True values, of the shape of the mean.
     item, channel : int, default 0
         Which field to show.
     extent : sequence of float, optional
@@ -78,7 +182,7 @@ def plot_uncertainty(
         ("mean", mean, field_style),
         (r"|mean $-$ truth|", error, error_style),
         ("std, total", std, error_style),
-        ("std, draws alone", epistemic, error_style),
+        ("std, samples alone", epistemic, error_style),
     )
     tall = 1.7 * min(max(lengths[1] / lengths[0], 0.3), 3.0)
     figure, axes = panels(5, 2.3, tall + 0.5, columns=5, sharex=True, sharey=True)
@@ -103,12 +207,12 @@ def plot_correlation(
     extent: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Figure:
-    """How strongly the draws of a 1-D or 2-D field hang together in space.
+    """Plot the spatial correlation of the samples of a 1-D or 2-D field.
 
-    On the left the correlation of the draws at one point with those at all others; on
-    the right the mean correlation of two points against their distance along an axis,
-    compared with as many draws of independent noise. An operator with a posterior draws
-    whole functions; noise that is added point by point does not.
+    The left panel shows the correlation of the samples at one point with those at all
+    others. The right panel shows the mean correlation of two points against their
+    distance along an axis, compared with as many samples of independent noise. An
+    operator with a posterior samples whole functions; noise is added point by point.
 
     Parameters
     ----------
@@ -117,13 +221,13 @@ def plot_correlation(
     item, channel : int, default 0
         Which field to show.
     centre : sequence of int, optional
-        Position of the one point on the grid, by default the middle.
+        Position of the point of the left panel, by default the middle of the grid.
     max_lag : int, optional
         Largest distance in grid points, by default half of each axis.
     extent : sequence of float, optional
         Lengths of the domain along its axes; by default grid points are counted.
     seed : int, default 0
-        Of the noise to compare with; torch's global generator is not touched.
+        Seed of the noise to compare with; torch's global generator is not touched.
 
     Returns
     -------
@@ -152,9 +256,9 @@ def plot_correlation(
     )
     if len(grid) == 2:
         colour_bar(left, ticks=[-1, -0.5, 0, 0.5, 1])
-    for draws, colour, name in ((samples, BLUE, "draws"), (noise, GREY, "noise")):
+    for fields, colour, name in ((samples, BLUE, "samples"), (noise, GREY, "noise")):
         for axis, style in zip(range(len(grid)), ("-", "--")):
-            values = numbers(lag_correlation(draws, axis + 1, max_lag))
+            values = numbers(lag_correlation(fields, axis + 1, max_lag))
             lags = lengths[axis] / grid[axis] * np.arange(len(values))
             along = f", along ${'xy'[axis]}$" if len(grid) == 2 else ""
             right.plot(lags, values, style, color=colour, label=name + along)
@@ -175,7 +279,7 @@ def _show_correlations(
     lengths: Sequence[float],
     unit: str,
 ) -> None:
-    """Correlations with one point, as an image or in 1-D as a line."""
+    """Plot correlations with one point, as an image or in 1-D as a line."""
     steps = [length / n for length, n in zip(lengths, correlations.shape)]
     values = numbers(correlations)
     ax.set_title("correlation with one point", fontsize="medium")

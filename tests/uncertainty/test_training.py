@@ -1,149 +1,29 @@
-"""Bayesian layers under torch's tools and upstream's `Trainer`."""
+"""Objective, upstream's `Trainer`, parameter groups, warm starts and priors."""
+
+import copy
+import math
 
 import pytest
 import torch
-import torch.multiprocessing
 from neuralop import LpLoss
 from neuralop.data.transforms.data_processors import DefaultDataProcessor
 from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 from neuralop.models import FNO
 from neuralop.training import Trainer
-from support.contract import close, smooth
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
+from support.contract import smooth
+from support.operators import variational_operator
+from torch import nn
 from torch.utils.data import DataLoader
 
 from dinozaur_no import (
     BayesianDiffusionConv,
+    DiffusionSpectralConv,
     VariationalLoss,
     VariationalOperator,
     parameter_groups,
+    propose_prior,
+    warm_start,
 )
-
-WIDE = BayesianDiffusionConv.configure(scale_init=0.5)
-every_way = pytest.mark.parametrize("sample_per", ["batch", "item"])
-
-
-def gradients(module, y):
-    return torch.autograd.grad(y.square().sum(), list(module.parameters()))
-
-
-@pytest.fixture
-def dynamo():
-    """A compiler that remembers nothing of other tests."""
-    torch.compiler.reset()
-    yield torch.compile
-    torch.compiler.reset()
-
-
-@every_way
-def test_compile_in_training(sample_per, dynamo):
-    layer = WIDE(2, 3, (4, 4), sample_per=sample_per)
-    compiled = dynamo(layer, fullgraph=True, backend="aot_eager")
-    x = smooth(2, 2, (8, 7))
-    torch.manual_seed(3)
-    expected = layer(x)
-    torch.manual_seed(3)
-    actual = compiled(x)
-    close(actual, expected)
-    for a, b in zip(gradients(layer, actual), gradients(layer, expected), strict=True):
-        close(a, b)
-    assert not torch.allclose(compiled(x), actual, atol=1e-4)  # draws anew
-
-
-def test_compile_to_machine_code(dynamo):
-    layer = WIDE(2, 3, (4, 4)).eval()
-    x = smooth(2, 2, (8, 7))
-    close(dynamo(layer, fullgraph=True)(x), layer(x))
-
-
-def test_export_is_the_median():
-    layer = WIDE(2, 3, (4, 4)).eval()
-    x = smooth(2, 2, (8, 7))
-    program = torch.export.export(layer, (x,))
-    close(program.module()(x), layer(x))
-
-
-@every_way
-def test_recomputation_sees_the_same_draw(sample_per):
-    layer, x = WIDE(2, 3, (4, 4), sample_per=sample_per), smooth(2, 2, (8, 7))
-    torch.manual_seed(3)
-    expected = layer(x)
-    torch.manual_seed(3)
-    y = checkpoint(layer, x, use_reentrant=False)
-    assert torch.equal(y, expected)
-    for a, b in zip(gradients(layer, y), gradients(layer, expected), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_autocast_of_the_whole_objective():
-    model = FNO((4, 4), 1, 1, 6, n_layers=2, conv_module=WIDE)
-    operator = VariationalOperator(model)
-    x, y = smooth(2, 1, (8, 8)), smooth(2, 1, (8, 8))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = operator.loss(operator(x), y, num_data=10)
-        found = operator.predict(x, n_samples=3)
-    assert loss.dtype == torch.float32
-    loss.backward()
-    assert all(p.grad.isfinite().all() for p in operator.parameters())
-    assert found.mean.isfinite().all()
-
-
-# Several processes
-
-
-def ddp_worker(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
-    )
-    try:
-        given = torch.load(f"{folder}/given.pt", weights_only=False)
-        operator = given["operator"]
-        model = DistributedDataParallel(operator)
-        x, y = (given[k].chunk(2)[rank] for k in "xy")
-        if given["trainer"]:
-            objective = VariationalLoss(operator, num_data=10)
-            loss = objective(model(x), y=y) + objective.loss
-        else:
-            loss = operator.loss(model(x), y, num_data=10)
-        loss.backward()
-        model(x)  # brings the buffers of the first process to all
-        state = {f"grad of {n}": p.grad for n, p in operator.named_parameters()}
-        torch.save(state | operator.state_dict(), f"{folder}/result_{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-@pytest.mark.parametrize(
-    ("noise", "trainer"), [("closed_form", False), ("gradient", True)]
-)
-def test_two_processes_do_what_one_does(tmp_path, noise, trainer):
-    narrow = BayesianDiffusionConv.configure(scale_init=1e-30)  # draws do not matter
-    model = FNO((4, 4), 1, 1, 4, n_layers=1, conv_module=narrow)
-    operator = VariationalOperator(model, learn_noise=noise)
-    half, target = smooth(2, 1, (8, 7)), smooth(2, 1, (8, 7))
-    x, y = torch.cat([half, half.flip(-1)]), torch.cat([target, target.flip(-1)])
-    if noise == "closed_form":  # each process sees residuals of the same size
-        x, y = torch.cat([half, half]), torch.cat([target, target])
-    given = {"operator": operator, "x": x, "y": y, "trainer": trainer}
-    torch.save(given, tmp_path / "given.pt")
-    torch.multiprocessing.spawn(ddp_worker, (str(tmp_path),), nprocs=2)
-    loss = operator.loss(operator(x), y, num_data=10)
-    if trainer:  # a sum over the fields of each process, of which DDP takes the mean
-        loss = loss * len(x) / 2
-    loss.backward()
-    expected = {f"grad of {n}": p.grad for n, p in operator.named_parameters()}
-    expected |= operator.state_dict()
-    for rank in range(2):
-        found = torch.load(tmp_path / f"result_{rank}.pt", weights_only=True)
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            if name != "noise_fields":
-                torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
-
-
-# Training
 
 
 def fields():
@@ -295,13 +175,117 @@ def test_trainer_resumes(tmp_path):
     assert objective.steps.item() == 4 * (2 + len(trainer.epochs))
 
 
-def test_checkpoint_is_tensors_only(tmp_path):
-    operator = small_operator()
-    operator.save_checkpoint(tmp_path / "new", "model")
-    state = torch.load(tmp_path / "new" / "model_state_dict.pt", weights_only=True)
-    assert state.keys() == operator.state_dict().keys()
-    assert "_metadata" not in state
-    other = small_operator(learn_noise="gradient")
-    other.load_checkpoint(tmp_path / "new", "model")
-    x, _ = fields()
-    assert torch.equal(other.eval()(x), operator.eval()(x))
+def test_proposed_prior_is_that_of_the_times():
+    torch.manual_seed(0)
+    trained = FNO((4, 4), 2, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    times = [torch.rand(6).exp() * 1e-3, torch.full((6,), 0.02)]
+    for layer, time in zip(trained.fno_blocks.convs, times, strict=True):
+        layer.diffusion_time = time
+    pooled = propose_prior(trained)
+    logs = torch.cat(times).log()
+    assert pooled["prior_mean"] == pytest.approx(logs.mean().item(), abs=1e-5)
+    expected = logs.std(correction=0).item()
+    assert pooled["prior_scale"] == pytest.approx(expected, abs=1e-5)
+    each = propose_prior(trained, per_layer=True)
+    assert each["prior_mean"][1] == pytest.approx(math.log(0.02), abs=1e-5)
+    assert each["prior_scale"][1] == 0.1  # no narrower
+    operator = variational_operator(**each)
+    assert operator.layers[1].prior_scale.tolist() == pytest.approx([0.1] * 6)
+    with pytest.raises(ValueError, match="contains no DiffusionSpectralConv"):
+        propose_prior(FNO((4, 4), 2, 1, 6))
+
+
+@pytest.mark.parametrize("given", ["model", "state_dict"])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_warm_start_computes_what_the_trained_model_did(given, wrapped):
+    torch.manual_seed(3)
+    trained = FNO((4, 4), 2, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    source = trained if given == "model" else trained.state_dict()
+    operator = variational_operator()
+    target = operator if wrapped else operator.model
+    assert warm_start(target, source, scale=0.2) is target
+    x = smooth(2, 2, (8, 7))
+    assert torch.equal(operator.eval()(x), trained(x))
+    scale = operator.layers[0].posterior_scale_tril
+    torch.testing.assert_close(scale, 0.2 * torch.eye(6))
+    warm_start(target, source)
+    torch.testing.assert_close(operator.layers[0].posterior_scale_tril, scale)
+
+
+def test_warm_start_refuses_another_model():
+    operator = variational_operator()
+    for options, message in (
+        ({"n_layers": 3}, "has, but the model has not"),
+        ({"n_layers": 1}, "lacks"),
+        ({"hidden_channels": 5}, "another shape"),
+    ):
+        options = {"n_layers": 2, "hidden_channels": 6, **options}
+        other = FNO((4, 4), 2, 1, conv_module=DiffusionSpectralConv, **options)
+        before = copy.deepcopy(operator.state_dict())
+        with pytest.raises(ValueError, match=message):
+            warm_start(operator, other)
+        assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
+
+
+def test_warm_start_looks_at_the_scale_first():
+    operator = variational_operator()
+    trained = FNO((4, 4), 2, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    before = copy.deepcopy(operator.state_dict())
+    with pytest.raises(ValueError, match=r"scale \(=-1\)"):
+        warm_start(operator, trained, scale=-1)
+    assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
+
+
+def test_parameter_groups():
+    operator = variational_operator(learn_noise="gradient")
+    weights, variational = parameter_groups(operator, lr=1e-3, weight_decay=0.1)
+    assert weights["lr"] == 1e-3
+    assert variational["lr"] == 1e-2
+    assert weights["weight_decay"] == 0.1
+    assert variational["weight_decay"] == 0.0
+    ids = [id(p) for group in (weights, variational) for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in operator.parameters())
+    assert len(variational["params"]) == 3 * 2 + 1
+    assert id(operator.raw_noise) in map(id, variational["params"])
+    fast = parameter_groups(operator.model, lr=1e-3, variational_lr=0.5)
+    assert fast[1]["lr"] == 0.5
+    assert len(fast[1]["params"]) == 3 * 2
+    with pytest.raises(ValueError, match="contains no DiffusionSpectralConv"):
+        parameter_groups(FNO((4, 4), 1, 1, 4))
+    with pytest.raises(ValueError, match=r"variational_lr \(=-1\)"):
+        parameter_groups(operator, variational_lr=-1)
+
+
+def test_parameter_groups_of_a_deterministic_model():
+    model = FNO((4, 4), 1, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    weights, times = parameter_groups(model, lr=1e-3, weight_decay=0.1)
+    assert weights["lr"] == times["lr"] == 1e-3
+    assert weights["weight_decay"] == 0.1
+    assert times["weight_decay"] == 0.0
+    ids = [id(p) for group in (weights, times) for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in model.parameters())
+    expected = [layer.raw_time for layer in model.fno_blocks.convs]
+    assert list(map(id, times["params"])) == list(map(id, expected))
+    assert parameter_groups(model, variational_lr=0.5)[1]["lr"] == 0.5
+    # Nothing but weight decay moves: only the times stay.
+    optimiser = torch.optim.AdamW(parameter_groups(model, lr=0.1, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = copy.deepcopy(model.state_dict())
+    optimiser.step()
+    for name, parameter in model.named_parameters():
+        stays = name.endswith("raw_time")
+        expected = before[name] if stays else before[name] * (1 - 0.1 * 0.5)
+        torch.testing.assert_close(parameter.detach(), expected)
+
+
+def test_parameter_groups_of_layers_of_both_kinds():
+    plain, bayesian = (
+        conv(2, 2, (4, 4)) for conv in (DiffusionSpectralConv, BayesianDiffusionConv)
+    )
+    model = nn.ModuleList([plain, bayesian])
+    weights, variational, times = parameter_groups(model, lr=1e-3)
+    assert [g["lr"] for g in (weights, variational, times)] == [1e-3, 1e-2, 1e-3]
+    assert [g["weight_decay"] for g in (variational, times)] == [0.0, 0.0]
+    assert len(variational["params"]) == 3
+    assert list(map(id, times["params"])) == [id(plain.raw_time)]

@@ -1,0 +1,58 @@
+"""Correlation of samples between points: equal to numpy's, errors."""
+
+import numpy as np
+import pytest
+import torch
+from support.figures import smooth_samples
+
+from dinozaur_no.metrics import (
+    lag_correlation,
+    neighbour_correlation,
+    point_correlation,
+)
+
+
+def test_neighbour_correlation_is_the_mean_of_those_of_numpy():
+    samples = torch.randn(30, 2, 1, 5, 6).cumsum(3)
+    for axis, lag in ((3, 1), (-1, 2), (-2, 4)):
+        moved = samples.movedim(axis, -1).flatten(1, -2)
+        pairs = [
+            np.corrcoef(moved[:, i, k], moved[:, i, k + lag])[0, 1]
+            for i in range(moved.shape[1])
+            for k in range(moved.shape[2] - lag)
+        ]
+        found = neighbour_correlation(samples, axis, lag)
+        assert found == pytest.approx(np.mean(pairs), abs=1e-5)
+    assert lag_correlation(samples, 3)[0] == pytest.approx(1)
+
+
+def test_neighbour_correlation_tells_functions_from_noise():
+    noise = torch.randn(200, 1, 1, 32, 32)
+    assert abs(neighbour_correlation(noise)) < 0.01
+    assert neighbour_correlation(smooth_samples(32, 32), 3) > 0.99
+    assert neighbour_correlation(-noise.diff(dim=-1)) == pytest.approx(-0.5, abs=0.02)
+
+
+def test_points_without_spread_are_left_out():
+    samples = torch.randn(20, 6).cumsum(1)
+    samples[:, 0] = 1 / 3
+    samples[:, 5] = 100 + 1e-6 * torch.randn(20)  # rounding
+    expected = neighbour_correlation(samples[:, 1:5])
+    assert neighbour_correlation(samples) == pytest.approx(expected)
+    assert point_correlation(samples, [2]).isnan().tolist() == [True] + 4 * [False] + [
+        True
+    ]
+
+
+ERRORS = [
+    (lambda: neighbour_correlation(None), "samples must be a torch.Tensor"),
+    (lambda: neighbour_correlation(torch.ones(4, 5)), "all samples are equal"),
+    (lambda: neighbour_correlation(torch.ones(4, 5), 0), "counts the samples"),
+    (lambda: neighbour_correlation(torch.ones(4, 5), 2), "must be an axis of samples"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
