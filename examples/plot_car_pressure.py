@@ -26,8 +26,8 @@ from dinozaur_no import DiffusionSpectralConv, accelerate_gno
 
 torch.manual_seed(0)
 
-N_TRAIN, N_TEST, N_POINTS = 48, 8, 600
-N_GRID, N_EPOCHS, RATE = 14, 12, 5e-3
+N_TRAIN, N_TEST, N_POINTS = 48, 8, 800
+N_GRID, N_EPOCHS, RATE = 16, 16, 1e-2
 
 # %%
 # Flow around a body
@@ -123,8 +123,8 @@ print(f"{N_TRAIN} cars for training, {N_TEST} for testing, {N_POINTS} points eac
 model = GINO(
     in_channels=3,
     out_channels=1,
-    in_gno_radius=0.12,
-    out_gno_radius=0.12,
+    in_gno_radius=0.1,
+    out_gno_radius=0.1,
     gno_embed_channels=8,
     in_gno_channel_mlp_hidden_layers=[32, 32],
     out_gno_channel_mlp_hidden_layers=[32, 32],
@@ -170,7 +170,7 @@ for epoch in range(N_EPOCHS):
         optimizer.step()
         scheduler.step()
         total += loss.item() / N_TRAIN
-    if epoch % 3 == 2:
+    if epoch % 4 == 3:
         print(f"epoch {epoch + 1:2d}: mean squared error {total:.4f}")
 
 # %%
@@ -198,7 +198,7 @@ panels = {
     "prediction": (predicted, "RdYlBu_r", truth.min(), 1),
     "absolute error": (error, "magma_r", 0, error.max()),
 }
-figure = plt.figure(figsize=(12, 3.6), layout="constrained")
+figure = plt.figure(figsize=(12, 3.2), layout="constrained")
 for column, (title, (field, cmap, low, high)) in enumerate(panels.items(), 1):
     axes = figure.add_subplot(1, 3, column, projection="3d")
     colours = plt.cm.ScalarMappable(plt.Normalize(low, high), cmap)
@@ -206,12 +206,16 @@ for column, (title, (field, cmap, low, high)) in enumerate(panels.items(), 1):
     surface = Poly3DCollection(points[triangles], facecolors=faces, edgecolors=faces)
     surface.set(linewidths=0.2, clip_on=False)
     axes.add_collection3d(surface)
-    axes.set(**dict(zip(("xlim", "ylim", "zlim"), zip(LOW, HIGH, strict=True), strict=True)))
-    axes.set_box_aspect(HIGH - LOW, zoom=1.4)
+    axes.auto_scale_xyz(*points.T)
+    axes.set_box_aspect(np.ptp(points, axis=0), zoom=1.7)
     axes.view_init(elev=22, azim=-125)
     axes.set_axis_off()
     axes.set_title(title, y=0.95)
     figure.colorbar(
-        colours, ax=axes, orientation="horizontal", shrink=0.6, label="pressure coefficient"
+        colours,
+        ax=axes,
+        orientation="horizontal",
+        shrink=0.6,
+        label="pressure coefficient",
     )
 plt.show()
