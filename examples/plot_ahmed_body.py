@@ -82,8 +82,8 @@ def potential_flow(points, triangles):
 # -----------------------
 # An Ahmed body is a box with a round front and a slanted rear, a common test case for
 # the flow around cars. Here all edges are round. Six random numbers describe the body
-# and the wind: three lengths, the clearance above the ground, the angle of the slant and
-# the speed. The pressure is the pressure coefficient times the dynamic pressure of
+# and the wind: three lengths, the clearance above the ground, the angle of the slant
+# and the speed. The pressure is the pressure coefficient times the dynamic pressure of
 # the wind.
 
 SLOWEST, FASTEST, DENSITY = 10.0, 70.0, 1.2  # m/s, m/s, kg/m^3
@@ -143,8 +143,8 @@ print(f"standard deviation of the pressure {scale:.0f} Pa")
 # %%
 # The model
 # ---------
-# Three changes: the convolution, the graph layers, and a wrapper around the whole model,
-# which adds the observation noise and the loss, and draws samples.
+# Three changes are made: the convolution, the graph layers, and a wrapper around the
+# whole model. The wrapper adds the observation noise and the loss, and draws samples.
 
 gino = GINO(
     in_channels=5,
@@ -198,9 +198,9 @@ print(f"fitted noise {operator.noise_variance.sqrt():.3f}")
 # %%
 # Bodies that the model has not seen
 # ----------------------------------
-# Errors in pascal grow with the speed, because the pressure does. The noise is one
-# number for all bodies, so its intervals are too wide in slow winds and too narrow in
-# fast ones. The spread of the samples differs from body to body.
+# Pressures grow with the speed, and so do errors in pascal. The noise is one number for
+# all bodies: compare it with the error in slow and in fast winds. The spread of the
+# samples grows with the speed too, but on its own it is much smaller than the error.
 
 
 def predict(points, normals, speed):
@@ -264,9 +264,9 @@ plt.show()
 # The same body in other winds
 # ----------------------------
 # Only the speed changes. The right answer is known without another solution: by
-# Bernoulli's law the pressure of this flow grows with the square of the speed. Shown are
-# the highest and the lowest pressure on the body. Dark bands are 90 % intervals of the
-# samples alone, light bands include the noise.
+# Bernoulli's law the pressure of this flow grows with the square of the speed. The
+# figure shows the points with the highest and the lowest pressure. Dark bands are 90 %
+# intervals of the samples alone, light bands include the noise.
 
 speeds = np.linspace(SLOWEST, FASTEST, 7)
 winds = [predict(points, normals, new) for new in speeds.tolist()]

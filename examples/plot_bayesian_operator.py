@@ -87,8 +87,8 @@ print(f"training fields {tuple(y_train.shape)}, test fields {tuple(y_test.shape)
 # %%
 # The model
 # ---------
-# `VariationalOperator` wraps a model with Bayesian layers. It adds the observation noise
-# and the loss, and it draws samples.
+# `VariationalOperator` wraps a model with Bayesian layers. It adds the observation
+# noise and the loss, and it draws samples.
 
 fno = FNO(
     n_modes=(12, 12),

@@ -7,8 +7,8 @@ Darcy data: a Bayesian operator, MC dropout, an ensemble of three models, a Lapl
 approximation of the last layer, and conformal calibration.
 
 A comparison is fair only if all methods have the same kind of noise. So each method
-appears twice: with the fixed variance exp(-4) that the paper gives to its baselines, and
-with a variance fitted to the residuals of the training data.
+appears twice: with the fixed variance exp(-4) that the paper gives to its baselines,
+and with a variance fitted to the residuals of the training data.
 """
 
 # %%
@@ -137,8 +137,9 @@ with_dropout = train(build(dropout=0.1))
 # %%
 # Five methods
 # ------------
-# All have the same interface: `predict` returns a `Predictive`. The ensemble contains
-# three plain models; Laplace's method uses the first of them, with the paper's settings.
+# All have the same interface: ``predict`` returns a `Predictive`. The ensemble contains
+# three plain models. Laplace's method uses the first of them, with the paper's
+# settings.
 
 methods = {
     "Bayesian": (bayesian, {"n_samples": 20}),
@@ -176,9 +177,9 @@ predictions["fitted noise"]["Laplace, evidence"] = laplace.predict(x_test)
 # Scores
 # ------
 # The relative L2 error judges the mean alone. The negative log-likelihood (NLL), the
-# miscalibration area (MA), the interval score and the CRPS judge the whole distribution;
-# smaller is better. The coverage should be 0.9. The rank correlation of error and
-# standard deviation says how well a method knows where its errors are.
+# miscalibration area (MA), the interval score and the CRPS judge the whole
+# distribution; smaller is better. The coverage should be 0.9. The rank correlation of
+# error and standard deviation says how well a method knows where its errors are.
 
 COLUMNS = {
     "relative_l2": "rel. L2",

@@ -195,7 +195,7 @@ for column, k in zip(panels.T, SHOWN, strict=True):
     rows = {"truth": truth, "prediction": found, "error": found - truth}
     for axes, (title, field) in zip(column, rows.items(), strict=True):
         image = axes.imshow(
-            field.T, cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower"
+            field.T.numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower"
         )
         axes.set(xticks=[], yticks=[])
         axes.set_title(f"{title}, time {times[k]}", fontsize="medium")
