@@ -24,6 +24,7 @@ import torch
 from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 from neuralop.models import FNO
 from scipy import fft, sparse
+from scipy.sparse.linalg import spsolve
 
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -66,7 +67,7 @@ def darcy_flow(seed, n):
     a_y = sparse.diags((a[inner, 1:] + a[inner, :-1]).ravel() / 2)
     matrix = (d_x.T @ a_x @ d_x + d_y.T @ a_y @ d_y).tocsc()
     u = np.zeros((n, n))
-    u[inner, inner] = sparse.linalg.spsolve(
+    u[inner, inner] = spsolve(
         matrix, np.ones((n - 2) ** 2), permc_spec="MMD_AT_PLUS_A"
     ).reshape(n - 2, n - 2)
     return a, u

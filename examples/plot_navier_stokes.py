@@ -30,8 +30,8 @@ N_TRAIN, N_TEST, N_EPOCHS, RATE = 40, 8, 20, 5e-3
 # The flow is periodic in both directions and is driven by a constant force. It starts
 # from a random smooth vorticity. A pseudo-spectral method advances all flows together:
 # derivatives are exact in Fourier space, products are computed on the grid, and the
-# highest third of the modes is dropped, because products would alias into them. Each
-# time step is Heun's method for the transport, after an exact step for the viscosity.
+# highest third of the modes is dropped, because products would alias into them. A time
+# step combines Heun's method for transport and force with the exact decay by viscosity.
 #
 # The viscosity of 1e-3 makes the flow smoother, and easier to predict, than the 1e-5 of
 # the usual benchmark.

@@ -25,6 +25,7 @@ from neuralop.models import FNO
 from neuralop.training import AdamW, Trainer
 from neuralop.utils import count_model_params
 from scipy import fft, sparse
+from scipy.sparse.linalg import spsolve
 from torch.utils.data import DataLoader
 
 from dinozaur_no import DiffusionSpectralConv
@@ -55,7 +56,7 @@ def darcy_flow(seed, n):
     a_y = sparse.diags((a[inner, 1:] + a[inner, :-1]).ravel() / 2)
     matrix = (d_x.T @ a_x @ d_x + d_y.T @ a_y @ d_y).tocsc()
     u = np.zeros((n, n))
-    u[inner, inner] = sparse.linalg.spsolve(
+    u[inner, inner] = spsolve(
         matrix, np.ones((n - 2) ** 2), permc_spec="MMD_AT_PLUS_A"
     ).reshape(n - 2, n - 2)
     return a, u
@@ -122,7 +123,8 @@ models = {
 # Training
 # --------
 # `Trainer` keeps the checkpoint with the smallest error on the coarse test fields. A
-# serious comparison would choose it on separate validation fields.
+# serious comparison would choose it on separate validation fields. `Trainer` passes
+# inputs and targets to model and losses alike, which causes harmless warnings.
 
 folder = tempfile.TemporaryDirectory()
 for name, model in models.items():
@@ -164,8 +166,8 @@ print(restored["DiffusionSpectralConv"].fno_blocks.convs[0])
 # No model has seen a fine field before. Modes, times and weights describe functions, so
 # they mean the same on every grid.
 #
-# This is one short run with one random seed and few fields. A smaller learning rate
-# reverses the order of the two models.
+# This is one short run with one random seed and few fields. Another learning rate
+# can reverse the order of the two models.
 
 processor.eval()
 relative_l2 = LpLoss(d=2, reduction="mean")
