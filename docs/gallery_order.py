@@ -1,11 +1,9 @@
-"""The order of the gallery, from the first step to the last; conf.py names it."""
+"""Order of the gallery, from the first step to the last. conf.py refers to it."""
 
 from sphinx_gallery.sorting import FileNameSortKey
 
 ORDER = [
     "plot_swap_convolution.py",
-    "plot_trainer.py",
-    "plot_diffusion_times.py",
     "plot_bayesian_operator.py",
     "plot_compare_uncertainty.py",
     "plot_navier_stokes.py",
@@ -16,7 +14,7 @@ ORDER = [
 
 
 class LearningOrder(FileNameSortKey):
-    """Examples that are not listed come last, by name."""
+    """Sort key of the gallery; examples that are not listed come last, by name."""
 
     def __call__(self, filename: str) -> tuple[int, str]:
         place = ORDER.index(filename) if filename in ORDER else len(ORDER)

@@ -2,15 +2,15 @@
 Deployment: compiler and ONNX
 =============================
 
-The diffusion layer computes with real numbers and matrix products only. So a model
-with it can be compiled as a whole, and exported to ONNX, where there are no complex
-numbers. This example does both and compares what comes out. It needs the packages
-onnx, onnxscript and onnxruntime.
+The diffusion layer computes with real numbers and matrix products only. So
+`torch.compile` can compile a model as a whole, and the model can be exported to ONNX,
+which has no complex numbers. This example does both and compares the outputs. It needs
+the packages onnx, onnxscript and onnxruntime.
 """
 
 # %%
-# Import what is needed
-# ---------------------
+# Imports
+# -------
 
 import os
 import shutil
@@ -32,7 +32,7 @@ torch.manual_seed(0)
 # %%
 # A model
 # -------
-# Random weights will do: what is compared is the same model in different forms.
+# Random weights are enough, because the same model is compared in different forms.
 
 N_LAYERS, BATCH = 3, 8
 model = FNO(
@@ -49,7 +49,7 @@ with torch.no_grad():
 
 
 def seconds(function, *arguments):
-    """The median of ten calls, after one that does not count."""
+    """Return the median time of ten calls, after one that does not count."""
     function(*arguments)
     laps = []
     for _ in range(10):
@@ -63,6 +63,7 @@ rows = []
 
 
 def add(name, output, duration):
+    """Note the largest difference from the model, and the time of a call."""
     difference = np.abs(np.asarray(output) - expected.numpy()).max()
     rows.append((name, difference / expected.abs().max().item(), duration))
 
@@ -73,8 +74,8 @@ with torch.no_grad():
 # %%
 # The compiler
 # ------------
-# ``fullgraph=True`` is an error if anything cannot be compiled. The default backend
-# writes C++ and needs a C++ compiler; without one this step is left out.
+# With ``fullgraph=True`` torch raises an error if it cannot compile some part. The
+# default backend generates C++ code. Without a C++ compiler this step is skipped.
 
 BACKEND = "inductor"
 compilers = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
@@ -83,12 +84,12 @@ if any(shutil.which(name) for name in compilers):
     with torch.no_grad():
         add("torch.compile", compiled(x), seconds(compiled, x))
 else:
-    print("There is no C++ compiler here: torch.compile is left out.")
+    print("no C++ compiler found: torch.compile is skipped")
 
 # %%
 # Export to ONNX
 # --------------
-# Grid and channels are fixed in the file; the number of items in a batch stays free.
+# Grid and channels are fixed in the file. The batch size stays free.
 
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name)
@@ -107,7 +108,7 @@ print(f"{(path / 'model.onnx').stat().st_size} bytes")
 # %%
 # Run without torch
 # -----------------
-# Another process, which has never imported torch, reads the file and computes.
+# A second process, which never imports torch, reads the file and computes the output.
 
 RUN = """
 import statistics, sys, time
@@ -140,7 +141,8 @@ folder.cleanup()
 # %%
 # All agree
 # ---------
-# The difference is the largest one, relative to the largest value of the output.
+# The first column is the largest difference from the model itself, relative to the
+# largest value of the output.
 
 print(f"{'':16}{'difference':>14}{'ms per batch':>14}")
 for name, difference, duration in rows:
