@@ -32,30 +32,27 @@ FeatureGridKind = Literal["modes", "output"]
 
 # Up to so many modes a table beats the FFT (benchmarks/results/cost_axes.csv).
 _DENSE_MODES = 160
-# Frequencies on the grid of the features, in units of the largest kept one. Inner
-# products of gradients have twice its frequency.
-_FEATURE_BAND = {"modes": 2.0, "output": 2.0}
-# Products on the grid of the output are formed on a smaller one if that has at most
-# this share of an axis' points.
-_WORTH_INTERPOLATING = 0.8
+# Largest frequency on the features' grid, in units of the largest kept one. Then the
+# modes of a product of two fields up to the kept ones are free of aliases.
+_FEATURE_BAND = 1.5
 
 
 @dataclass(frozen=True)
 class FeatureGrid:
-    """Where gradient features are formed, and the way to the output grid.
-
-    The inner product of two gradients with frequencies up to K has frequencies up to
-    2K, so its values on 4K + 1 points determine it everywhere.
-    """
+    """Where gradient features are formed, and the way to the output grid."""
 
     sizes: tuple[int, ...]
-    #: Synthesis on this grid, per axis.
     synthesis: tuple[AxisMap, ...]
-    #: Maps of the inner products, before tanh, and of the mixed result, after it.
-    before: tuple[AxisMap | None, ...]
-    after: tuple[AxisMap | None, ...]
-    #: Synthesis of the linear part where it is added, per axis.
-    linear: tuple[AxisMap, ...]
+    #: From this grid to the output, per axis; None where they are the same.
+    interpolation: tuple[AxisMap | None, ...]
+
+    def synthesise(self, c: Tensor) -> Tensor:
+        """Coefficients (..., *modes) to the field (..., *sizes)."""
+        return apply_maps(self.synthesis, c)
+
+    def interpolate(self, y: Tensor) -> Tensor:
+        """Field (..., *sizes) to the output grid."""
+        return apply_maps(self.interpolation, y)
 
 
 class RealBasis:
@@ -139,7 +136,7 @@ class RealBasis:
         return c
 
     def gradient(self, c: Tensor) -> Tensor:
-        """Coefficients (b, c, *modes) to those of d derivatives, (b, d, c, *modes)."""
+        """Coefficients (b, ..., *modes) to d derivatives, (b, d, ..., *modes)."""
         d = len(self.axes)
         parts = []
         for j, axis in enumerate(self.axes):
@@ -149,26 +146,18 @@ class RealBasis:
         return torch.stack(parts, 1)
 
     def _features(self, kind: FeatureGridKind) -> FeatureGrid:
-        sizes: list[int] = []
-        maps: list[AxisMap | None] = []
-        for axis, n in zip(self.axes, self.n_out):
-            # An odd number of points, the same for every method and grid.
-            top = math.ceil((axis.cosines - 1) * _FEATURE_BAND[kind])
-            band = AxisBasis(top + 1, top, axis.extent)
-            m = band.size
-            if kind == "output" and m > _WORTH_INTERPOLATING * n:
-                m = n
-            sizes.append(m)
-            maps.append(None if m == n else self._interpolation(band, m, n))
-        synthesis = [self._synthesises(a, m) for a, m in zip(self.axes, sizes)]
-        stay: list[AxisMap | None] = [None for _ in maps]
         if kind == "output":
-            before, after, linear = maps, stay, self._synthesis
-        else:
-            before, after, linear = stay, maps, synthesis
-        return FeatureGrid(
-            tuple(sizes), tuple(synthesis), tuple(before), tuple(after), tuple(linear)
-        )
+            stay = [None for _ in self.axes]
+            return FeatureGrid(self.n_out, tuple(self._synthesis), tuple(stay))
+        sizes, synthesis, interpolation = [], [], []
+        for axis, n in zip(self.axes, self.n_out):
+            # An odd number of points, the same for every method and output grid.
+            top = math.ceil(_FEATURE_BAND * (axis.cosines - 1))
+            band = AxisBasis(top + 1, top, axis.extent)
+            sizes.append(band.size)
+            synthesis.append(self._synthesises(axis, band.size))
+            interpolation.append(self._interpolation(band, band.size, n))
+        return FeatureGrid(tuple(sizes), tuple(synthesis), tuple(interpolation))
 
     def _use_dense(self, axis: AxisBasis) -> bool:
         if self._method != "auto":

@@ -21,7 +21,6 @@ from .._validation import (
     per_axis,
     positive_int,
 )
-from ._axis import apply_maps
 from ._configure import ConfigurableClass
 from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
 from ._gradient_features import (
@@ -30,6 +29,7 @@ from ._gradient_features import (
     gradient_weight_init,
     linear_weight,
     mix_channels,
+    naive_features,
     recomputed,
 )
 
@@ -72,11 +72,11 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     drift : bool, default False
         Whether kernels move. Of several kernels the first one stays at rest.
     feature_grid : {"modes", "output"}, default "modes"
-        Where tanh and the mixing of the features happen: on a grid of
-        :math:`4 K_j + 1` points per axis, where :math:`K_j` is the largest kept
-        frequency, with the result interpolated to the output; or on the output grid,
-        as in the paper. The first is faster, and the layer is then the same function
-        on every grid that carries the modes.
+        Where the features are formed and mixed: on a grid of about :math:`3 K_j`
+        points per axis, where :math:`K_j` is the largest kept frequency, with the
+        result interpolated to the output; or on the output grid, as in the paper. The
+        first is faster, and the layer is then the same function on every grid that
+        carries the modes.
     extent : float or sequence of float, default 1.0
         Length of the periodic box, per axis. It fixes the unit of times, displacements
         and gradients; 1 gives the formulas above.
@@ -379,15 +379,21 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             basis = self._bases.get(
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
-            parameters = (time, shift, self.gradient_weight, self.mix_weight, self.bias)
-            given = (w if w is None else w.to(dtype) for w in parameters)
-            function = functools.partial(_apply_kernels, basis)
-            y = recomputed(self.memory, function, self._analyse(x, basis), *given)
-            if self.gradient_weight is None:
-                y = basis.synthesise(y)
-            else:
-                y = apply_maps(basis.features.after, y)
-        return y.to(out_dtype)
+            columns = self.kernels * self.in_channels
+            linear = None if self.mix_weight is None else self.mix_weight[:, :columns]
+            inputs = (self._analyse(x, basis), time, shift, linear, self.bias)
+            p, v = recomputed(
+                self.memory,
+                functools.partial(_apply_kernels, basis),
+                *(tensor if tensor is None else tensor.to(dtype) for tensor in inputs),
+            )
+            if self.gradient_weight is None or self.mix_weight is None:
+                return basis.synthesise(p).to(out_dtype)
+            features = basis.features
+            weights = (self.gradient_weight, self.mix_weight[:, columns:])
+            add = add_features if self.memory == "lean" else naive_features
+            y = add(features.synthesise(p), v, *(w.to(dtype) for w in weights), basis)
+            return features.interpolate(y).to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
         """Bring a skip connection to the output grid, exactly if it is band-limited."""
@@ -414,27 +420,23 @@ def _apply_kernels(
     c: Tensor,
     time: Tensor,
     shift: Tensor | None,
-    gradient_weight: Tensor | None,
-    mix_weight: Tensor | None,
+    weight: Tensor | None,
     bias: Tensor | None,
-) -> Tensor:
-    """Steps 2 to 4: from coefficients to the output's coefficients, or to its values.
+) -> tuple[Tensor, Tensor]:
+    """Return coefficients of the output's linear part and of the first kernel's field.
 
-    With gradient features these are values on the features' grid, else coefficients.
+    Times are (1 or b, kernels, c) and shifts (1 or b, kernels, c, d).
     """
-    d = len(basis.axes)
     v = basis.diffuse(c[:, None], time)
     if shift is not None:
         v = basis.move(v, shift)
     p = v.flatten(1, 2)
-    if mix_weight is not None:
-        p = mix_channels(mix_weight[:, : p.shape[1]], p)
+    if weight is not None:
+        p = mix_channels(weight, p)
     if bias is not None:
-        p = p + bias.view(-1, *[1] * d) * basis.constant
-    if gradient_weight is None or mix_weight is None:
-        return p
-    features = mix_weight[:, v.shape[1] * v.shape[2] :]
-    return add_features(p, v[:, 0], gradient_weight, features, basis)
+        p = p + bias.view(-1, *(1 for _ in basis.axes)) * basis.constant
+    # A copy, if it is a part: what is kept of it must not keep all of v.
+    return p, v[:, 0].contiguous()
 
 
 def _numbers(name: str, value: Any, shape: Sequence[int]) -> Tensor:

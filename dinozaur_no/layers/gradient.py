@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,16 +19,15 @@ from .._validation import (
     per_axis,
     positive_int,
 )
-from ._axis import apply_maps
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
+from ._fourier import BasisCache, FeatureGridKind, Method
 from ._gradient_features import (
     Memory,
     add_features,
     gradient_weight_init,
     linear_weight,
     mix_channels,
-    recomputed,
+    naive_features,
 )
 
 
@@ -138,11 +136,15 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             basis = self._bases.get(
                 self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
             )
-            inputs = (basis.analyse(v), self.gradient_weight, self.mix_weight)
-            c, w_grad, w_mix = (tensor.to(dtype) for tensor in inputs)
-            function = functools.partial(_mix, basis)
-            y = recomputed(self.memory, function, c, w_grad, w_mix)
-            return apply_maps(basis.features.after, y)
+            c = basis.analyse(v)
+            w_grad, w_mix = (
+                w.to(dtype) for w in (self.gradient_weight, self.mix_weight)
+            )
+            p = mix_channels(w_mix[:, : self.out_channels], c)
+            add = add_features if self.memory == "lean" else naive_features
+            field = basis.features.synthesise(p)
+            y = add(field, c, w_grad, w_mix[:, self.out_channels :], basis)
+            return basis.features.interpolate(y)
 
     def _frequency_modes(self) -> list[int]:
         """Modes per axis that hold all of v.
@@ -154,10 +156,3 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         if not self.complex_data:
             top[-1] = self.n_modes[-1] - 1
         return [2 * (k + 1) for k in top]
-
-
-def _mix(
-    basis: RealBasis, v: Tensor, gradient_weight: Tensor, mix_weight: Tensor
-) -> Tensor:
-    p = mix_channels(mix_weight[:, : v.shape[1]], v)
-    return add_features(p, v, gradient_weight, mix_weight[:, v.shape[1] :], basis)
