@@ -20,7 +20,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def held_megabytes(device: torch.device) -> float:
-    """Return the memory held now, counted as by :func:`peak_megabytes`; 0 if unknown."""
+    """Return the memory held now, as :func:`peak_megabytes` counts it, or 0."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device) / 1e6
     return _status("VmRSS:") or 0.0

@@ -34,7 +34,7 @@ from dinozaur_no.gno import RadiusSearch
 IN_CHANNELS = {"darcy": 1, "navier_stokes": 4, "car": 1, "ahmed": 2}
 DROPOUT = 0.1
 
-#: Posterior scale of ln tau of a model that is deterministic so far; 0 has no logarithm.
+#: Posterior scale of a model that is deterministic so far; 0 has no logarithm.
 NO_SCALE = 1e-30
 
 
@@ -85,8 +85,8 @@ class MeshOperator(nn.Module):
     """FNOGNO whose inputs are encoded by sinusoids and padded.
 
     The paper encodes input features and positions of the grid as well as those of the
-    vertices. Upstream's graph layer encodes the vertices itself. Only the Fourier layers
-    see the padding.
+    vertices. Upstream's graph layer encodes the vertices itself. Only the Fourier
+    layers see the padding.
 
     Parameters
     ----------

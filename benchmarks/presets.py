@@ -57,24 +57,21 @@ class Preset:
         Weights of pointwise layers: ``"torch"``, the defaults of torch and
         neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
     kl_weight : float or "paper"
-        Weight of the KL divergence, ``beta`` of `VariationalOperator.loss`. The paper
-        adds the whole divergence to each field; 1 makes the loss an evidence bound.
+        Weight of the KL divergence. The paper adds the whole divergence to each field;
+        1 makes the loss an evidence bound.
     draws : int
         Posterior samples per prediction.
     held_out : int
-        Samples for choosing settings. They are generated like the training samples and
-        replace the test samples.
+        Samples for choosing settings, which replace the test samples.
     radius : float
         Radius of the graph from grid to surface.
     low_rank : float
-        Rank of the Tucker factorisation of TFNO and TGINO, as a share of the dense
-        weights. It makes them about as large as DINOZAUR.
+        Tucker rank of TFNO and TGINO; it makes them about as large as DINOZAUR.
     frequencies : int
         Sinusoids that encode positions and inputs on meshes.
     stretch : float
-        Factor of these inputs. The fastest sinusoid has the frequency 1, so all of them
-        are nearly straight lines in the unit cube. With 2 pi, the fastest one has a
-        whole period there.
+        Factor of these inputs. With 1 all sinusoids are nearly straight lines in the
+        unit cube; with 2 pi the fastest one has a whole period there.
     kernel : tuple of int
         Hidden widths of the kernel of the graph layer.
     """
@@ -108,6 +105,23 @@ class Preset:
 #: Fields of a preset, by data set.
 Changes = Mapping[str, Mapping[str, Any]]
 
+_PAPER_CAR = Preset(
+    n_train=561,
+    n_test=100,
+    data={"grid": 64},
+    padded=(72, 72, 72),
+    width=64,
+    modes=(24, 24, 24),
+    batch=1,
+    radius=0.05,
+    kernel=(128, 64, 64),
+)
+_PAPER_AHMED = {
+    "n_train": 500,
+    "n_test": 51,
+    "data": {"grid": 64, "cells": FINE_CELLS},
+    "radius": 0.035,
+}
 PAPER = {
     "darcy": Preset(
         n_train=1024,
@@ -125,28 +139,8 @@ PAPER = {
         width=64,
         modes=(16, 16, 4),
     ),
-    "car": Preset(
-        n_train=561,
-        n_test=100,
-        data={"grid": 64},
-        padded=(72, 72, 72),
-        width=64,
-        modes=(24, 24, 24),
-        batch=1,
-        radius=0.05,
-        kernel=(128, 64, 64),
-    ),
-    "ahmed": Preset(
-        n_train=500,
-        n_test=51,
-        data={"grid": 64, "cells": FINE_CELLS},
-        padded=(72, 72, 72),
-        width=64,
-        modes=(24, 24, 24),
-        batch=1,
-        radius=0.035,
-        kernel=(128, 64, 64),
-    ),
+    "car": _PAPER_CAR,
+    "ahmed": replace(_PAPER_CAR, **_PAPER_AHMED),
 }
 
 # The same structure for minutes on one thread. Batches are smaller, so that few epochs
@@ -269,9 +263,8 @@ _ABLATION_BASE = {
 
 def _varied(axis: str, value: int) -> dict[str, Any]:
     """Return the ablation's preset with one value of one setting."""
-    if axis == "modes":
-        return {**_ABLATION_BASE, "modes": (value, value)}
-    return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): value}
+    change = {"width": value, "depth": value, "modes": (value, value)}[axis]
+    return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
 
 
 #: Changes to ``small``: other initial weights, other lengths, the ablation.

@@ -232,10 +232,10 @@ def save_figures(
 
 
 def evaluate(predictive: Predictive, truth: Tensor) -> dict[str, float]:
-    """Return accuracy, calibration and structure of a prediction in units of the data."""
+    """Return accuracy, calibration and structure, in units of the data."""
     found = metrics.evaluate(predictive, truth)
     share = predictive.epistemic_variance.mean() / predictive.variance.mean()
-    seen = predictive.observations(torch.Generator().manual_seed(0))
+    seen = predictive.observations(torch.Generator(truth.device).manual_seed(0))
     standard = (seen - seen.mean(0)) / seen.std(0)
     neighbours = (standard[..., 1:] * standard[..., :-1]).mean(0)
     same = ("coverage_90", "nll", "error_std_correlation")
@@ -264,7 +264,8 @@ def show(rows: list[dict[str, str]]) -> str:
     note = (
         "{train} training and {test} test fields on {grid} x {grid} points, {epochs} "
         "epochs, width {width}, {modes} modes, {draws} posterior samples; mean ± "
-        "standard deviation of {n} seeds; {cpu}, {threads} threads, torch {torch}, {date}."
+        "standard deviation of {n} seeds; {cpu}, {threads} threads, torch {torch}, "
+        "{date}."
     ).format(n=len({row["seed"] for row in rows}), **rows[0])
     return f"{tables.markdown_table(means, COLUMNS)}\n\n{note}"
 

@@ -78,11 +78,11 @@ def even_padded_size(points: int) -> int:
 
 
 def predict_fields(training: Training, n_samples: int) -> tuple[Predictive, Tensor]:
-    """Return posterior predictive and truth of all test fields, in units of the data."""
+    """Return prediction and truth of all test fields, in units of the data."""
     model = training.model
     if not isinstance(model, VariationalOperator):
         raise TypeError(f"expected a VariationalOperator, got {type(model)}")
     inputs, truth = training.test.batch(range(len(training.test)))
     generator = torch.Generator(training.fabric.device).manual_seed(training.seed)
-    found = model.predict(**inputs, n_samples=n_samples, generator=generator)
+    found = model.predict(inputs["x"], n_samples=n_samples, generator=generator)
     return found.denormalize(training.test.processor.normalizers["y"]), truth

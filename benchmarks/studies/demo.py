@@ -27,7 +27,7 @@ from benchmarks.studies.darcy import (
     padded_fno,
     predict_fields,
 )
-from benchmarks.studies.demo_picture import save_picture
+from benchmarks.studies.demo_picture import Array, save_picture
 from benchmarks.training import loop
 from benchmarks.training.devices import check_device, launch
 from benchmarks.training.recipes import Phase, Recipe
@@ -152,9 +152,10 @@ def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:
 
 def compare(
     trainings: Mapping[str, loop.Training], width: int, points: int
-) -> tuple[list[dict[str, str]], dict[str, object], Predictive]:
+) -> tuple[list[dict[str, str]], dict[str, Array], Predictive]:
     """Return result rows, and predictions for the first test sample."""
-    rows, predictions = [], {}
+    rows: list[dict[str, str]] = []
+    predictions: dict[str, Array] = {}
     for name, training in trainings.items():
         model, log = training.model, training.log
         error, coverage = log[-1]["relative_l2"], ""

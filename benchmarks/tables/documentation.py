@@ -1,7 +1,7 @@
 """Tables of README and documentation, written from the committed results.
 
 A table stands between ``<!-- name:start -->`` and ``<!-- name:end -->``, each on a line
-of its own, on any page. ``python -m benchmarks table --update-docs`` writes all of them.
+of its own, on any page. ``python -m benchmarks table --update-docs`` writes them all.
 """
 
 import re

@@ -98,11 +98,11 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
     """Return table 2 of one data set: every kind of uncertainty with every noise."""
     listed = table_experiments(dataset)
     groups = {
-        (experiment, noise): own
+        (experiment, noise): rows
         for experiment in all_experiments(dataset)
         if experiment.uncertainty != "none"
         for noise in experiment.noises
-        if (own := select(found, experiment, noise)) or experiment in listed
+        if (rows := select(found, experiment, noise)) or experiment in listed
     }
     own = list(groups.values())
     if not any(own):

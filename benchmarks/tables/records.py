@@ -133,9 +133,13 @@ def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
 
 def _place(row: Mapping[str, str]) -> tuple[object, ...]:
     """Return the place of a row: as in the tables, not in the order of completion."""
-    names = (list(DATASETS), list(MODELS), list(NOISES))
-    dataset, model, uncertainty = (
+    names: dict[str, list[str]] = {
+        "dataset": list(DATASETS),
+        "model": list(MODELS),
+        "uncertainty": list(NOISES),
+    }
+    places = [
         known.index(row[key]) if row[key] in known else len(known)
-        for key, known in zip(KEY, names, strict=False)
-    )
-    return row["preset"], dataset, model, uncertainty, int(row["seed"]), row["noise"]
+        for key, known in names.items()
+    ]
+    return row["preset"], *places, int(row["seed"]), row["noise"]

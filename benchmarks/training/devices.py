@@ -33,7 +33,7 @@ def launch(name: str, precision: str = "32-true") -> Fabric:
             strategy="ddp" if world > 1 else "auto",
             devices=devices,
             num_nodes=world // local,
-            precision=precision,
+            precision=precision,  # type: ignore[arg-type]
         )
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"--device (={name}) cannot be used here: {error}") from error

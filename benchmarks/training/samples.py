@@ -58,8 +58,8 @@ def load_splits(
     channels = sample["f"].shape[-1] if experiment.on_mesh else len(sample["x"])
     if channels != IN_CHANNELS[experiment.dataset]:
         raise ValueError(
-            f"the samples of {experiment.dataset} have {channels} input channels, but its "
-            f"models are built for {IN_CHANNELS[experiment.dataset]}"
+            f"the samples of {experiment.dataset} have {channels} input channels, but "
+            f"its models are built for {IN_CHANNELS[experiment.dataset]}"
         )
     return splits
 
