@@ -116,7 +116,7 @@ _PAPER_CAR = Preset(
     radius=0.05,
     kernel=(128, 64, 64),
 )
-_PAPER_AHMED = {
+_PAPER_AHMED: dict[str, Any] = {
     "n_train": 500,
     "n_test": 51,
     "data": {"grid": 64, "cells": FINE_CELLS},

@@ -60,7 +60,7 @@ class Size:
 
 
 FULL = Size(512, 128, 241, 8, 32, 12, 40)
-SMOKE = Size(8, 3, 17, 1, 4, 4, 4)
+SMOKE = Size(32, 3, 17, 1, 8, 4, 12)
 
 
 def deterministic(epochs: int) -> list[Phase]:

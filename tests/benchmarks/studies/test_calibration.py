@@ -1,24 +1,18 @@
-"""Benchmarks of uncertainty: quick runs end to end, and their tables in the docs."""
+"""The study of calibration: a smoke test end to end, and its measures."""
 
 import pytest
 import torch
+from support.runs import is_png
 
-from benchmarks import calibration, predict, tables
+from benchmarks import tables
 from benchmarks.__main__ import main
+from benchmarks.studies import calibration
+from benchmarks.training.loop import Training
 from dinozaur_no import Predictive
 
 
-def test_quick_predict(tmp_path, capsys):
-    assert main(["predict", "--quick", "--rounds", "1", "--out", str(tmp_path)]) == 0
-    rows = tables.read_csv(tmp_path / "predict.csv")
-    assert rows[0].keys() >= predict.COLUMNS.keys()
-    assert int(rows[0]["draws_together"]) == 2  # one to learn the size, then all
-    assert float(rows[0]["predict_s"]) > 0
-    assert predict.show(rows) in capsys.readouterr().out
-
-
-def test_quick_calibration_goes_on_where_it_stopped(tmp_path, capsys):
-    words = ["calibration", "--quick", "--out", str(tmp_path)]
+def test_smoke_calibration_trains_what_is_missing(tmp_path, capsys):
+    words = ["calibration", "--smoke", "--out", str(tmp_path)]
     words += ["--cache", str(tmp_path / "cache"), "--seeds"]
     assert main([*words, "0", "--methods", "deterministic"]) == 0
     first = tables.read_csv(tmp_path / "calibration.csv")
@@ -29,7 +23,9 @@ def test_quick_calibration_goes_on_where_it_stopped(tmp_path, capsys):
     assert [row["seed"] for row in rows] == ["0", "1"] * len(calibration.METHODS)
     assert calibration.show(rows) in capsys.readouterr().out
     assert float(rows[0]["epistemic_share"]) == 0.0
-    assert len(list(tmp_path.glob("bayesian_*.png"))) == 6
+    pictures = list(tmp_path.glob("bayesian_*.png"))
+    assert len(pictures) == 6
+    assert all(map(is_png, pictures))
     shares = [float(r["posterior_scale"]) for r in rows if "Bayes" in r["method"]]
     assert min(shares) > 0
     capsys.readouterr()
@@ -37,13 +33,26 @@ def test_quick_calibration_goes_on_where_it_stopped(tmp_path, capsys):
     assert "seed 0" not in capsys.readouterr().out  # nothing was missing
 
 
-@pytest.mark.parametrize("module", [predict, calibration])
-def test_docs_show_the_committed_results(module):
-    name = module.__name__.rpartition(".")[2]
-    rows = tables.read_csv(module.RESULTS / f"{name}.csv")
-    page = module.PAGE.read_text(encoding="utf-8")
-    shown = page.partition(f"<!-- {name}:start -->\n")[2]
-    assert shown.partition(f"\n<!-- {name}:end -->")[0] == module.show(rows)
+def test_interrupted_run_resumes_to_the_same_numbers(tmp_path, monkeypatch):
+    words = ["calibration", "--smoke", "--cache", str(tmp_path / "cache")]
+    words += ["--seeds", "1", "--methods", "Bayesian, warm start", "--out"]
+    assert main([*words, str(tmp_path / "whole")]) == 0
+    run_epoch = Training.run_epoch
+
+    def interrupted(self, bar):
+        if len(self.log) == 10:  # after the first epoch with a posterior
+            raise KeyboardInterrupt
+        run_epoch(self, bar)
+
+    monkeypatch.setattr(Training, "run_epoch", interrupted)
+    assert main([*words, str(tmp_path / "again")]) == 130
+    monkeypatch.setattr(Training, "run_epoch", run_epoch)
+    assert main([*words, str(tmp_path / "again")]) == 0
+    whole, again = (
+        tables.read_csv(tmp_path / name / "calibration.csv")
+        for name in ("whole", "again")
+    )
+    assert whole == again
 
 
 def test_measures_of_a_perfect_model():
