@@ -43,8 +43,7 @@ class Preset:
     warm_epochs : int
         First epochs of a Bayesian model, without posterior scale.
     warm_rate : float
-        Factor of the learning rate of the weights after these. The posterior learns ten
-        times as fast as the weights.
+        Factor of the learning rate after these; the posterior's is ten times as high.
     batch : int
         Samples per step, of all processes together.
     rate : float, optional
