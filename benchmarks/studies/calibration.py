@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> None:
 
 def train(
     method: str, seed: int, size: Size, splits: Splits, args: argparse.Namespace
-) -> loop.Training:
+) -> loop.Run:
     """Train one method with one seed."""
     points = splits.train[0]["x"].shape[-1]
     layer = BayesianDiffusionConv.configure(scale_init=NO_SCALE)
@@ -161,7 +161,7 @@ def train(
     )
     name = f"calibration-{method.replace(', ', '-').replace(' ', '-')}-seed{seed}"
     folder = (args.out or OUTPUT) / name
-    training = loop.Training(launch(args.device), recipe, splits, seed, folder)
+    training = loop.Run(launch(args.device), recipe, splits, seed, folder)
     loop.train([training], f"{method}, seed {seed}")
     return training
 
@@ -182,7 +182,7 @@ def add(path: Path, row: dict[str, str]) -> None:
 def row_of(
     method: str,
     size: Size,
-    training: loop.Training,
+    training: loop.Run,
     predictive: Predictive,
     truth: Tensor,
 ) -> dict[str, str]:
@@ -212,7 +212,7 @@ def row_of(
 
 
 def save_figures(
-    training: loop.Training, predictive: Predictive, truth: Tensor, folder: Path
+    training: loop.Run, predictive: Predictive, truth: Tensor, folder: Path
 ) -> None:
     """Draw the learned posterior and the first test field, one picture each."""
     operator, square = training.model, (1.0, 1.0)

@@ -12,7 +12,7 @@ from benchmarks.data.darcy import darcy_fields
 from benchmarks.data.dataset import OperatorDataset, RawSample, Splits
 from benchmarks.data.items import darcy_item
 from benchmarks.models import PaddedOperator
-from benchmarks.training.loop import Training
+from benchmarks.training.loop import Run
 from dinozaur_no import Predictive, VariationalOperator
 
 
@@ -77,7 +77,7 @@ def even_padded_size(points: int) -> int:
     return 4 * -(-11 * points // 40)
 
 
-def predict_fields(training: Training, n_samples: int) -> tuple[Predictive, Tensor]:
+def predict_fields(training: Run, n_samples: int) -> tuple[Predictive, Tensor]:
     """Return prediction and truth of all test fields, in units of the data."""
     model = training.model
     if not isinstance(model, VariationalOperator):

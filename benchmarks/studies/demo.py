@@ -44,7 +44,7 @@ PICTURE = tables.STATIC / "demo.png"
 README = tables.ROOT / "README.md"
 OUTPUT = tables.ROOT / "benchmarks" / "output"
 
-FIRST_TEST_SEED = 2_000_000  # far from any seed of training data or earlier trials
+FIRST_TEST_SEED = 2_000_000  # far from the seeds of all other fields
 RATE = 3e-3  # above the paper's 1e-3, as there are far fewer steps here
 BATCH, MODES, SEED = 16, 12, 0
 N_DRAWS = 100
@@ -102,18 +102,19 @@ def run(args: argparse.Namespace) -> None:
     splits = load_fields(n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache)
 
     out = args.out or (None if smoke else OUTPUT)
-    runs = out / f"demo-runs-{n_train}-{epochs}-{stride}" if out else None
+    # Where an interrupted run resumes from.
+    folder = out / f"demo-runs-{n_train}-{epochs}-{stride}" if out else None
     points = splits.train[0]["x"].shape[-1]
     fabric = launch(args.device)
-    trainings = {}
+    runs = {}
     for name, build in MODELS.items():
         recipe = recipe_of(
             name, partial(padded_fno, points, width, MODES, build), epochs
         )
-        folder = runs / name if runs else None
-        trainings[name] = loop.Training(fabric, recipe, splits, SEED, folder)
-    loop.train(list(trainings.values()), "Training")
-    rows, predictions, uncertain = compare(trainings, width, points)
+        own = folder / name if folder else None
+        runs[name] = loop.Run(fabric, recipe, splits, SEED, own)
+    loop.train(list(runs.values()), "Training")
+    rows, predictions, uncertain = compare(runs, width, points)
     print(f"\n{show(rows)}\n")
     if out is None:
         return
@@ -130,8 +131,8 @@ def run(args: argparse.Namespace) -> None:
             uncertain.epistemic_std[0, 0].cpu().numpy(),
         ),
     )
-    if runs:
-        shutil.rmtree(runs)  # they served to resume
+    if folder:
+        shutil.rmtree(folder)
     print(f"written: {csv}\n         {picture}")
     if args.publish:
         tables.replace_between_markers(README, "demo", show(rows))
@@ -151,12 +152,12 @@ def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:
 
 
 def compare(
-    trainings: Mapping[str, loop.Training], width: int, points: int
+    runs: Mapping[str, loop.Run], width: int, points: int
 ) -> tuple[list[dict[str, str]], dict[str, Array], Predictive]:
     """Return result rows, and predictions for the first test sample."""
     rows: list[dict[str, str]] = []
     predictions: dict[str, Array] = {}
-    for name, training in trainings.items():
+    for name, training in runs.items():
         model, log = training.model, training.log
         error, coverage = log[-1]["relative_l2"], ""
         if isinstance(model, VariationalOperator):

@@ -36,7 +36,7 @@ SHOWN_EVERY = 50
 TIMES = ("seconds", "train_seconds")
 
 
-class Training:
+class Run:
     """One model with one seed, trained epoch by epoch.
 
     Parameters
@@ -256,23 +256,23 @@ class Training:
             tables.write_csv(self.directory / "log.csv", rows)
 
 
-def train(trainings: Sequence[Training], label: str) -> None:
+def train(runs: Sequence[Run], label: str) -> None:
     """Train to the end, from the last complete epochs on.
 
     Several models take turns, epoch by epoch. Whatever else the machine does then slows
     all of them alike.
     """
-    for training in trainings:
-        training.resume()
+    for run in runs:
+        run.resume()
     with tqdm(
-        total=sum(t.recipe.epochs * t.steps for t in trainings),
-        initial=sum(len(t.log) * t.steps for t in trainings),
+        total=sum(run.recipe.epochs * run.steps for run in runs),
+        initial=sum(len(run.log) * run.steps for run in runs),
         desc=label,
         unit="step",
         mininterval=0.5,
-        disable=trainings[0].fabric.global_rank > 0,
+        disable=runs[0].fabric.global_rank > 0,
     ) as bar:
-        while waiting := [t for t in trainings if not t.finished]:
-            min(waiting, key=lambda t: len(t.log)).run_epoch(bar)
-    for training in trainings:
-        training.model.eval()
+        while waiting := [run for run in runs if not run.finished]:
+            min(waiting, key=lambda run: len(run.log)).run_epoch(bar)
+    for run in runs:
+        run.model.eval()

@@ -158,7 +158,7 @@ def _train(
     with fabric.rank_zero_first():  # one process makes the data, the others find them
         splits = load_splits(experiment, args.cache, args.files)
     recipe = recipe_of(experiment, args.epochs)
-    training = loop.Training(fabric, recipe, splits, seed, directory, args.precision)
+    training = loop.Run(fabric, recipe, splits, seed, directory, args.precision)
     if args.again and experiment.uncertainty != "laplace":
         training.discard_finished()
     loop.train([training], f"{experiment.trained_as} {seed}")
@@ -184,7 +184,7 @@ def _train(
 
 def record(
     experiment: Experiment,
-    training: loop.Training,
+    training: loop.Run,
     noise: str,
     variance: float,
     metrics: dict[str, float],

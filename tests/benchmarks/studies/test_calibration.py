@@ -7,7 +7,7 @@ from support.runs import is_png
 from benchmarks import tables
 from benchmarks.__main__ import main
 from benchmarks.studies import calibration
-from benchmarks.training.loop import Training
+from benchmarks.training.loop import Run
 from dinozaur_no import Predictive
 
 
@@ -37,16 +37,16 @@ def test_interrupted_run_resumes_to_the_same_numbers(tmp_path, monkeypatch):
     words = ["calibration", "--smoke", "--cache", str(tmp_path / "cache")]
     words += ["--seeds", "1", "--methods", "Bayesian, warm start", "--out"]
     assert main([*words, str(tmp_path / "whole")]) == 0
-    run_epoch = Training.run_epoch
+    run_epoch = Run.run_epoch
 
     def interrupted(self, bar):
         if len(self.log) == 10:  # after the first epoch with a posterior
             raise KeyboardInterrupt
         run_epoch(self, bar)
 
-    monkeypatch.setattr(Training, "run_epoch", interrupted)
+    monkeypatch.setattr(Run, "run_epoch", interrupted)
     assert main([*words, str(tmp_path / "again")]) == 130
-    monkeypatch.setattr(Training, "run_epoch", run_epoch)
+    monkeypatch.setattr(Run, "run_epoch", run_epoch)
     assert main([*words, str(tmp_path / "again")]) == 0
     whole, again = (
         tables.read_csv(tmp_path / name / "calibration.csv")

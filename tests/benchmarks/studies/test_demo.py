@@ -7,7 +7,7 @@ from benchmarks import tables
 from benchmarks.__main__ import main
 from benchmarks.studies import demo
 from benchmarks.studies.darcy import even_padded_size
-from benchmarks.training.loop import Training
+from benchmarks.training.loop import Run
 
 
 def test_smoke_demo_end_to_end(tmp_path, capsys):
@@ -48,7 +48,7 @@ def test_smoke_demo_repeats_itself_and_writes_only_when_told(tmp_path, capsys):
 def test_interrupted_demo_resumes_to_the_same_numbers(tmp_path, monkeypatch, capsys):
     words = ["demo", "--smoke", "--cache", str(tmp_path / "cache"), "--out"]
     assert main([*words, str(tmp_path / "whole")]) == 0
-    run_epoch, epochs = Training.run_epoch, []
+    run_epoch, epochs = Run.run_epoch, []
 
     def interrupted(self, bar):
         if len(epochs) == 5:
@@ -56,10 +56,10 @@ def test_interrupted_demo_resumes_to_the_same_numbers(tmp_path, monkeypatch, cap
         epochs.append(self.recipe.name)
         run_epoch(self, bar)
 
-    monkeypatch.setattr(Training, "run_epoch", interrupted)
+    monkeypatch.setattr(Run, "run_epoch", interrupted)
     assert main([*words, str(tmp_path / "again")]) == 130
     assert epochs == [*demo.MODELS, "FNO"]  # models take turns
-    monkeypatch.setattr(Training, "run_epoch", run_epoch)
+    monkeypatch.setattr(Run, "run_epoch", run_epoch)
     assert main([*words, str(tmp_path / "again")]) == 0
     same = ("model", "parameters", "relative_l2_in_1e-2", "coverage_90")
     whole, again = (

@@ -109,7 +109,7 @@ def test_batch_of_one_cannot_be_shared(cache):
     fabric = SimpleNamespace(device="cpu", world_size=2)
     splits = load_splits(experiment, cache)
     with pytest.raises(ValueError, match="batch of 1 cannot be shared by 2 processes"):
-        loop.Training(fabric, recipe_of(experiment), splits, 0)
+        loop.Run(fabric, recipe_of(experiment), splits, 0)
 
 
 class Line:
@@ -135,16 +135,16 @@ class Affine(nn.Module):
 def test_models_that_take_turns_are_trained_alike():
     dataset = type("Dataset", (Line,), {"source": "line"})()
     splits = Splits(dataset, dataset)
-    trainings = [
-        loop.Training(
+    runs = [
+        loop.Run(
             launch("cpu"), Recipe(name, Affine, [Phase(0, 40, 0.1)], 16), splits, 1
         )
         for name in ("one", "other")
     ]
-    loop.train(trainings, "test")
-    one, other = (training.model.state_dict() for training in trainings)
+    loop.train(runs, "test")
+    one, other = (training.model.state_dict() for training in runs)
     torch.testing.assert_close(one, other, rtol=0, atol=0)
-    for training in trainings:
+    for training in runs:
         assert training.finished
         assert training.log[-1]["relative_l2"] < 1e-2
         assert all(e["train_seconds"] <= e["seconds"] for e in training.log)
