@@ -199,7 +199,7 @@ def balance(model: nn.Module) -> None:
     With torch's initialisation each of them divides it by about the square root of 3,
     and random biases are larger than what is left. After four blocks of a narrow model
     nearly all differences between points and between samples are gone
-    (docs/benchmarks.md). Weights of variance 1 / inputs and no biases keep them.
+    (docs/results.md). Weights of variance 1 / inputs and no biases keep them.
     """
     for layer in model.modules():
         if isinstance(layer, (nn.Conv1d, nn.Linear)):

@@ -72,7 +72,7 @@ def interleaved(
     return times
 
 
-def peak_of_step(step: Step, device: str) -> float:
+def peak_of_step(step: Step, device: str = "cpu") -> float:
     """Return the most memory that a step holds beyond what was there, in 10^6 bytes.
 
     On a processor it is counted from the allocator's own events, so neither caches nor
@@ -95,6 +95,16 @@ def peak_of_step(step: Step, device: str) -> float:
         held += event.nbytes()
         peak = max(peak, held)
     return peak / 1e6
+
+
+def as_step(function: Callable[[], object]) -> Step:
+    """Return a step without a second part."""
+
+    def step() -> Callable[[], None]:
+        held = [function()]  # alive until the step is over
+        return held.clear
+
+    return step
 
 
 def in_own_process(

@@ -12,7 +12,7 @@ import torch
 from neuralop.models import FNO
 from torch import Tensor, nn
 
-from benchmarks.cost.measure import Setup, Step, interleaved, peak_of_step
+from benchmarks.cost.measure import Setup, as_step, interleaved, peak_of_step
 from benchmarks.cost.study import Study
 from dinozaur_no import BayesianDiffusionConv, VariationalOperator
 
@@ -59,9 +59,9 @@ def measure(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
         return [model(part) for part in repeated.split(size)]
 
     steps = {
-        "predict": _as_step(predict),
-        "one_batch": _as_step(one_batch),
-        "batches": _as_step(batches),
+        "predict": as_step(predict),
+        "one_batch": as_step(one_batch),
+        "batches": as_step(batches),
     }
     times = interleaved(steps, name, setup)
     row = {
@@ -79,16 +79,6 @@ def measure(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
         row[f"ratio_{step}"] = f"{ratio:.2f}"
     sizes = {"width": case.width, "modes": case.modes, "rounds": setup.rounds}
     return [{**row, **{key: str(value) for key, value in sizes.items()}}]
-
-
-def _as_step(function: Callable[[], object]) -> Step:
-    """Wrap something that has no second part."""
-
-    def step() -> Callable[[], None]:
-        held = [function()]  # alive until the step is over
-        return held.clear
-
-    return step
 
 
 def calls_of_first_layer(

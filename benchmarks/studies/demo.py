@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> None:
         shutil.rmtree(folder)
     print(f"written: {csv}\n         {picture}")
     if args.publish:
-        tables.replace_between_markers(README, "demo", show(rows))
+        tables.replace_between_markers(README, "demo-table", show(rows))
 
 
 def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:

@@ -25,9 +25,9 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         "table-1-paper": partial(_from_runs, "1", "paper"),
         "table-2-small": partial(_from_runs, "2", "small"),
         "table-2-paper": partial(_from_runs, "2", "paper"),
-        "table-initialisations": partial(_from_runs, "initialisations", "small"),
-        "table-tune": partial(_from_runs, "tune", "small"),
-        "demo": demo.documented,
+        "table-initialisation-small": partial(_from_runs, "initialisation", "small"),
+        "table-tune-small": partial(_from_runs, "tune", "small"),
+        "demo-table": demo.documented,
         "calibration": calibration.documented,
         **{f"cost-{name}": study.documented for name, study in STUDIES.items()},
     }

@@ -23,7 +23,7 @@ from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
 from benchmarks.tables.rendering import Block, Cell, show
 
-TABLES = ("1", "2", "initialisations", "tune")
+TABLES = ("1", "2", "initialisation", "tune")
 NOTHING = Cell("-")
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -53,12 +53,12 @@ MEASURES = {
 
 def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
     """Render a table; a sentence if there is no result for it."""
-    if name in ("initialisations", "tune") and preset == "paper":
+    if name in ("initialisation", "tune") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
         blocks = tuned(found)
         command = "tune"
-    elif name == "initialisations":
+    elif name == "initialisation":
         blocks = [block for dataset in MESHES if (block := initialised(dataset, found))]
         command = "train-all car ahmed --preset torch-init"
     else:

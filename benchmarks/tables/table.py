@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        help="1 or 2, as in the paper; initialisations; tune; or a study such as "
+        help="1 or 2, as in the paper; initialisation; tune; or a study such as "
         "cost-gno. Without a name all tables are listed",
     )
     parser.add_argument(
@@ -57,7 +57,10 @@ def run(args: argparse.Namespace) -> None:
         print(paper_tables.make_table(args.name, found, args.preset, args.format))
         return
     documented = documented_tables()
-    names = [*paper_tables.TABLES, *(n for n in documented if "table-" not in n)]
+    names = [
+        *paper_tables.TABLES,
+        *(n for n in documented if not n.startswith("table-")),
+    ]
     if args.name is None:
         print("tables: " + ", ".join(names))
     elif args.name not in documented:

@@ -48,7 +48,7 @@ def test_tables_of_studies_are_shown(capsys):
     assert main(["table", "cost-gno"]) == 0
     assert "accelerated" in capsys.readouterr().out
     assert main(["table"]) == 0
-    assert "initialisations, tune, demo" in capsys.readouterr().out
+    assert "initialisation, tune, demo-table" in capsys.readouterr().out
     assert main(["table", "3"]) == 2
     assert "unknown table (=3)" in capsys.readouterr().err
 

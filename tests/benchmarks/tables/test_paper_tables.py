@@ -64,14 +64,14 @@ def test_table_of_initialisations(tmp_path, capsys):
         record("car", "dinozaur", relative_l2="0.4", **other),
     ]
     records.add(tmp_path / "runs.csv", rows)
-    words = ["table", "initialisations", "--out", str(tmp_path), "--format", "markdown"]
+    words = ["table", "initialisation", "--out", str(tmp_path), "--format", "markdown"]
     assert main(words) == 0
     shown = capsys.readouterr().out
     cells = [cell.strip() for cell in line_of(shown, "| DINOZAUR  ").split("|")]
     assert cells[2:4] == ["40.00", "**30.00**"]
     assert "**20.00**" in line_of(shown, "| GINO  ")
     assert "Ahmed" not in shown
-    none = paper_tables.make_table("initialisations", [], "small", "text")
+    none = paper_tables.make_table("initialisation", [], "small", "text")
     assert "No results yet. Run `python -m benchmarks train-all car" in none
     assert main([*words, "--preset", "paper"]) == 2
 
