@@ -62,7 +62,9 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
         "--precision", choices=PRECISIONS, default="32-true", help="(32-true)"
     )
     parser.add_argument(
-        "--files", type=Path, help="public file or folder to read, see docs/data.md"
+        "--files",
+        type=Path,
+        help="public file or folder to read instead of generated data",
     )
     parser.add_argument(
         "--out",
