@@ -9,7 +9,7 @@ from neuralop.models import FNO
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.data.darcy import darcy_fields
+from benchmarks.data import darcy_fields
 from benchmarks.demo import even_padded_size
 from benchmarks.training import Budget, PaddedOperator, Scaler, Training
 from dinozaur_no import (

@@ -16,7 +16,7 @@ from neuralop.utils import count_model_params
 from torch import Tensor, nn
 
 from benchmarks import environment, tables
-from benchmarks.data.darcy import darcy_fields
+from benchmarks.data import darcy_fields
 from benchmarks.demo_picture import save_picture
 from benchmarks.training import (
     Budget,

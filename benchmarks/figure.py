@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks import checkpoints, records, tables
-from benchmarks.data.car import CAR
+from benchmarks.data import CAR
 from benchmarks.files import atomic_path
 from benchmarks.fitting import check_same, size_of
 from benchmarks.operators import build

@@ -17,7 +17,7 @@ from torch import nn
 from tqdm import tqdm
 
 from benchmarks import checkpoints, tables
-from benchmarks.data.dataset import Splits
+from benchmarks.data import Splits
 from benchmarks.memory import forget_peak, peak_megabytes
 from benchmarks.operators import build
 from benchmarks.optimisers import make_optimiser

@@ -7,9 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.data import sets
-from benchmarks.data.dataset import Item, OperatorDataset, Splits
-from benchmarks.data.store import CACHE_DIR
+from benchmarks import data
+from benchmarks.data import CACHE_DIR, Item, OperatorDataset, Splits
 from benchmarks.locks import locked
 from benchmarks.operators import IN_CHANNELS
 from benchmarks.rows import Row
@@ -33,12 +32,12 @@ def load_splits(
     """
     size, settings = row.size, dict(row.size.data)
     if files is not None:  # what was chosen when they were made cannot be chosen now
-        items = sets.keywords(sets.data_set(row.dataset).item)
+        items = data.keywords(data.data_set(row.dataset).item)
         settings = {key: value for key, value in settings.items() if key in items}
     place = (cache or CACHE_DIR) / row.dataset
     notice = f"{row.dataset}: waiting for another process that makes or reads the data"
     with locked(place, notice=notice):  # one process makes them
-        splits = sets.load_splits(
+        splits = data.load_splits(
             row.dataset,
             n_train=size.n_train + size.held_out,
             n_test=size.n_test,

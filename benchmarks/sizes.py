@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from benchmarks.data.meshes import FINE_CELLS
+from benchmarks.data import FINE_CELLS
 from benchmarks.trial_settings import HELD_OUT, TRIALS
 
 #: What the ablation varies, one at a time; the others are as in its preset "base".

@@ -30,9 +30,14 @@ import torch
 from scipy.linalg import solve
 from torch import Tensor
 
-from benchmarks.data.meshes import Array, Triangles, triangle_normals, unit_normals
+from benchmarks.data.generators.meshes import (
+    Array,
+    Triangles,
+    triangle_normals,
+    unit_normals,
+)
 
-#: Pairs of a point and a panel at a time: what fits into a processor's cache.
+#: Pairs of a point and a panel at a time: they fit into a processor's cache.
 PAIRS_AT_ONCE = 1 << 15
 
 
@@ -42,34 +47,15 @@ class Flow:
 
     vertices: Array
     triangles: Triangles
-    stream: Array
     mirrors: str
     strength: Array
     centres: Array
     normals: Array
     velocity: Array
 
-    @property
-    def cp(self) -> Array:
-        """Pressure coefficient at the centres of the panels."""
-        return pressure_coefficient(self.velocity, self.stream)
-
-    def velocity_at(self, points: Array) -> Array:
-        """Velocity at points of shape (m, 3) outside of the body, off its surface."""
-        influence = source_velocity(
-            points, self.vertices, self.triangles, mirrors=self.mirrors
-        )
-        moved: Array = np.stack([part @ self.strength for part in influence], 1)
-        return moved + self.stream
-
 
 def solve_flow(
-    vertices: Array,
-    triangles: Triangles,
-    stream: Array,
-    *,
-    mirrors: str = "",
-    pairs_at_once: int = PAIRS_AT_ONCE,
+    vertices: Array, triangles: Triangles, stream: Array, mirrors: str = ""
 ) -> Flow:
     """Compute the flow around a body.
 
@@ -79,61 +65,37 @@ def solve_flow(
         Vertices of the surface.
     triangles : integer array of shape (m, 3)
         Panels, counter-clockwise seen from outside. They close the surface, together
-        with their images if the body is cut by a mirror.
+        with their images if a mirror cuts the body.
     stream : array of shape (3,)
-        Velocity far from the body.
+        Velocity far from the body, parallel to every mirror.
     mirrors : str
         Axes whose coordinate plane is a mirror, such as "z" for a ground at z = 0 and
         "yz" for half of a symmetric body above the ground.
-    pairs_at_once : int
-        Pairs of points and panels to compute at a time; changes memory and time only.
 
     Returns
     -------
     Flow
     """
-    stream = np.asarray(stream, dtype=float)
-    if stream.shape != (3,) or not np.isfinite(stream).all() or not stream.any():
-        raise ValueError(f"stream (={stream}) must be three numbers, not all zero")
-    _check_mirrors(mirrors)
-    for mirror in mirrors:
-        if stream["xyz".index(mirror)]:
-            raise ValueError(
-                f"stream (={stream}) passes the mirror at {mirror} = 0; it must be "
-                "parallel to every mirror"
-            )
-    if not np.isfinite(vertices).all():
-        raise ValueError("vertices must be finite")
     normals = unit_normals(vertices, triangles)
     centres = vertices[triangles].mean(1)
-    influence = source_velocity(
-        centres,
-        vertices,
-        triangles,
-        mirrors=mirrors,
-        own_panels=True,
-        pairs_at_once=pairs_at_once,
-    )
+    influence = source_velocity(centres, vertices, triangles, mirrors, own_panels=True)
     matrix = influence[0] * normals[:, :1]
     for axis in (1, 2):
         matrix += influence[axis] * normals[:, axis : axis + 1]
     strength = solve(matrix, -normals @ stream, overwrite_a=True, check_finite=False)
     velocity = np.stack([part @ strength for part in influence], 1) + stream
-    return Flow(
-        *(vertices, triangles, stream, mirrors, strength, centres, normals, velocity)
-    )
+    return Flow(vertices, triangles, mirrors, strength, centres, normals, velocity)
 
 
 def source_velocity(
     points: Array,
     vertices: Array,
     triangles: Triangles,
-    *,
     mirrors: str = "",
+    *,
     own_panels: bool = False,
-    pairs_at_once: int = PAIRS_AT_ONCE,
 ) -> Array:
-    """Velocity at points due to a unit source on each panel and its images.
+    """Compute the velocity due to a unit source on each panel and its images.
 
     Parameters
     ----------
@@ -144,19 +106,14 @@ def source_velocity(
         Axes whose coordinate plane is a mirror.
     own_panels : bool
         Whether point i is the centre of panel i, seen from the side of the normal.
-    pairs_at_once : int
-        Pairs of points and panels to compute at a time.
 
     Returns
     -------
     array of shape (3, m, n)
     """
-    _check_mirrors(mirrors)
-    if pairs_at_once < 1:
-        raise ValueError(f"pairs_at_once (={pairs_at_once}) must be at least 1")
     panels = _Panels(vertices, triangles)
     result = np.zeros((3, len(points), len(triangles)))
-    rows = max(1, pairs_at_once // len(triangles))
+    rows = max(1, PAIRS_AT_ONCE // len(triangles))
     for start in range(0, len(points), rows):
         part = slice(start, start + rows)
         own = np.arange(len(points))[part] if own_panels else None
@@ -169,7 +126,7 @@ def source_velocity(
 
 
 class _Panels:
-    """Unit sources on triangles; what several panels share is computed once."""
+    """Unit sources on triangles; shared corners and edges are computed once."""
 
     def __init__(self, vertices: Array, triangles: Triangles) -> None:
         used, corners = np.unique(triangles, return_inverse=True)
@@ -196,7 +153,7 @@ class _Panels:
         self.outward = torch.from_numpy(scale * outward.transpose(2, 1, 0).copy())
 
     def velocity(self, at: Tensor, own: Triangles | None) -> Tensor:
-        """Velocities of shape (3, points, panels)."""
+        """Compute velocities of shape (3, points, panels)."""
         squares = torch.zeros(len(at), len(self.points), dtype=at.dtype)
         for x, y in zip(at.unbind(1), self.points.unbind(1), strict=True):
             squares += (x[:, None] - y).square_()
@@ -226,19 +183,12 @@ class _Panels:
 
 
 def pressure_coefficient(velocity: Array, stream: Array) -> Array:
-    """Pressure by Bernoulli's law, over the stagnation pressure."""
+    """Compute the pressure over the stagnation pressure, by Bernoulli's law."""
     result: Array = 1 - (velocity**2).sum(-1) / (stream**2).sum()
     return result
 
 
 def image_signs(mirrors: str) -> list[Array]:
-    """Signs of the coordinates of the body itself and then of each of its images."""
+    """List the signs of the coordinates of the body and of each of its images."""
     flips = [(1.0, -1.0) if axis in mirrors else (1.0,) for axis in "xyz"]
     return [np.array(signs) for signs in product(*flips)]
-
-
-def _check_mirrors(mirrors: str) -> None:
-    if not set(mirrors) <= set("xyz") or len(set(mirrors)) < len(mirrors):
-        raise ValueError(
-            f'mirrors (={mirrors!r}) must be different axes out of "x", "y" and "z"'
-        )

@@ -5,21 +5,21 @@ import math
 import numpy as np
 from scipy.spatial import cKDTree
 
-from benchmarks.data.meshes import (
+from benchmarks.data.generators.meshes import (
     Array,
     Triangles,
     triangle_normals,
     unit_normals,
     vertex_mean,
 )
-from benchmarks.data.panels import Flow, image_signs
+from benchmarks.data.generators.panels import Flow, image_signs
 
 #: Panels around a vertex from which its velocity is interpolated.
 NEIGHBOURS = 16
 
 
 def surface_velocity(flow: Flow, vertices: Array, triangles: Triangles) -> Array:
-    """Velocity at the vertices of any mesh of the body.
+    """Interpolate the velocity to the vertices of any mesh of the body.
 
     Each vertex takes the 16 panels that are nearest in place and direction, where
     normals that differ by 1 are as far apart as two panel sizes; so the two sides of a

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from benchmarks.data.meshes import Array, Triangles
+from benchmarks.data.generators.meshes import Array, Triangles
 
 #: Lowest and highest corner of a box.
 Bounds = tuple[tuple[float, float, float], tuple[float, float, float]] | Array
+UNIT_CUBE: Bounds = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
 
 def grid_points(bounds: Bounds, grid: int) -> Array:
-    """Points of a regular grid over a box, its faces included.
+    """Return the points of a regular grid over a box, its faces included.
 
     Parameters
     ----------
@@ -22,24 +23,12 @@ def grid_points(bounds: Bounds, grid: int) -> Array:
     -------
     array of shape (grid, grid, grid, 3)
     """
-    check_grid(grid)
-    low, high = bounds
-    if not np.less(low, high).all():
-        raise ValueError(f"bounds (={bounds}) must be a lower and a higher corner")
-    axes = [np.linspace(a, b, grid) for a, b in zip(low, high, strict=True)]
+    axes = [np.linspace(a, b, grid) for a, b in zip(*bounds, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1)
 
 
-def check_grid(grid: int) -> None:
-    """Refuse grids without a cell."""
-    if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)):
-        raise TypeError(f"grid (={grid!r}) must be an integer")
-    if grid < 2:
-        raise ValueError(f"grid (={grid}) must be at least 2")
-
-
 def signed_distance(vertices: Array, triangles: Triangles, points: Array) -> Array:
-    """Distance of points to a closed surface, negative inside.
+    """Compute the distance of points to a closed surface, negative inside.
 
     The sign is that of the angle-weighted normal at the nearest place of the surface,
     which is exact for a closed mesh.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.data.file_source import existing
+from benchmarks.data.readers.base import existing
 
 TYPES = {
     **{"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4"},
@@ -26,7 +26,7 @@ COUNT = "number of corners"
 
 @dataclass
 class _Element:
-    """A block of the file: so many rows of the same properties."""
+    """A block of the file: rows of the same properties."""
 
     name: str
     rows: int
@@ -35,13 +35,13 @@ class _Element:
 
 
 class _UnsupportedError(Exception):
-    """The file is understood, but not of use here."""
+    """The file is valid, but its content is not supported."""
 
 
 def read_ply(
     path: str | os.PathLike[str],
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Vertices and triangles of a mesh.
+    """Read vertices and triangles of a mesh.
 
     Other properties of vertices and faces, and other elements, are skipped.
 
@@ -78,7 +78,7 @@ def read_ply(
 
 
 def _read_elements(content: bytes) -> dict[str, NDArray[Any]]:
-    """The rows of vertices and faces, and of what is before them."""
+    """Read the elements of the file up to vertices and faces."""
     if not content.startswith(b"ply"):
         raise ValueError("it does not begin with 'ply'")
     end = content.index(b"end_header")
@@ -103,8 +103,8 @@ def _read_elements(content: bytes) -> dict[str, NDArray[Any]]:
             table = np.frombuffer(content, dtype, held, start)
             start += held * dtype.itemsize
         if element.name == "face":
-            # In a binary file all rows behind a face that is no triangle are astray,
-            # but that face itself is still found by its number of corners.
+            # In a binary file a face with more corners shifts all rows behind it; its
+            # own number of corners is still read correctly.
             _check_corners(table[COUNT])
         if len(table) < element.rows:
             raise ValueError(
@@ -136,7 +136,7 @@ def _read_header(text: str) -> tuple[Literal["=", "<", ">"], list[_Element]]:
 
 
 def _parse(lines: list[bytes], element: _Element, dtype: Any) -> NDArray[Any]:
-    """Rows of text as a structured array."""
+    """Parse rows of text into a structured array."""
     table = np.zeros(len(lines), dtype)
     words = [line.split() for line in lines]
     place = 0

@@ -5,11 +5,10 @@ with covariance ``tau^2 (-Laplace + tau^2)^-2`` and Neumann boundary. The pressu
 solves ``-div(a grad u) = 1`` with ``u = 0`` on the boundary, by second-order finite
 differences on the nodes and a direct sparse solver.
 
-Sample ``i`` depends on its seed ``first_seed + i`` and on ``size`` only: not on how
-many samples are asked for, nor on how many processes compute them.
+Sample ``i`` depends on its seed ``first_seed + i`` and on ``size`` only, and neither on
+the number of samples nor on the number of processes.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from scipy.fft import idctn
 from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 
+from benchmarks.data.arguments import at_least
 from benchmarks.data.store import cached_file, open_samples
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ Array32 = NDArray[np.float32]
 
 HIGH, LOW = 12.0, 3.0
 ALPHA, TAU = 2.0, 3.0
-VERSION = 1  # another one for every change of the numbers that come out
+VERSION = 1  # raise it with every change of the generated numbers
 
 
 def gaussian_field(rng: np.random.Generator, size: int) -> Array:
@@ -47,7 +47,7 @@ def permeability(seed: int, size: int) -> Array:
 
 
 def darcy_matrix(coeff: Array) -> csc_array:
-    """Matrix of ``-div(a grad u)`` on the inner nodes, ``u = 0`` on the boundary.
+    """Assemble ``-div(a grad u)`` on the inner nodes, ``u = 0`` on the boundary.
 
     The permeability of a face is the arithmetic mean of its two nodes.
     """
@@ -70,7 +70,7 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     Parameters
     ----------
     coeff : array of shape (size, size)
-        Permeability ``a`` on the nodes, boundary included; positive.
+        Permeability ``a`` on the nodes, boundary included; at least 4 x 4, positive.
     source : float or array of shape (size, size)
         Right-hand side ``f``.
 
@@ -78,13 +78,6 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     -------
     array of shape (size, size)
     """
-    if coeff.ndim != 2 or coeff.shape[0] != coeff.shape[1] or len(coeff) < 4:
-        raise ValueError(
-            f"coeff (of shape {coeff.shape}) must be a square array of at least 4 x 4 "
-            "nodes"
-        )
-    if not (np.isfinite(coeff).all() and (coeff > 0).all()):
-        raise ValueError("coeff must be positive and finite at every node")
     right_side = np.broadcast_to(np.asarray(source, dtype=float), coeff.shape)
     pressure = np.zeros(coeff.shape)
     pressure[1:-1, 1:-1] = spsolve(
@@ -94,7 +87,7 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
 
 
 def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[Any]]:
-    """Permeability and pressure of some seeds, as they are stored.
+    """Compute permeability and pressure of some seeds, as they are stored.
 
     Parameters
     ----------
@@ -115,8 +108,8 @@ def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[
 
 
 def recipe(*, size: int = 241) -> dict[str, Any]:
-    """Everything but the seed that a sample of `make_samples` depends on."""
-    check_grid(size=size, stride=1)
+    """List everything but the seed that a sample of `make_samples` depends on."""
+    at_least(4, size=size)
     values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
     return {"name": "darcy", "version": VERSION, "size": size} | values
 
@@ -127,14 +120,9 @@ def darcy_fields(
     size: int = 241,
     stride: int = 1,
     first_seed: int = 0,
-    workers: int | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    **storage: Any,
 ) -> tuple[Array32, Array32]:
-    """Permeability and pressure of ``n_samples`` random Darcy problems.
-
-    Samples are kept in one file per ``size`` and ``first_seed`` and computed once; an
-    interrupted run goes on where it was.
+    """Generate or read permeability and pressure of random Darcy problems.
 
     Parameters
     ----------
@@ -146,42 +134,26 @@ def darcy_fields(
         Keep every ``stride``-th node; must divide ``size - 1``.
     first_seed : int, default 0
         Seed of the first sample; the others follow by one.
-    workers : int, optional
-        Processes to use, by default one per processor. With 1 no process is started,
-        so that a script needs no ``if __name__ == "__main__"`` guard.
-    cache_dir : path, optional
-        Directory of the file, by default ``cache`` beside this module.
-    progress : bool, default True
-        Show a progress bar when there is something to compute.
+    **storage
+        ``cache_dir``, ``workers`` and ``progress`` of
+        :func:`~benchmarks.data.store.cached_file`.
 
     Returns
     -------
     coeff, sol : float32 arrays of shape (n_samples, points, points)
         With ``points = (size - 1) // stride + 1``.
     """
-    check_grid(size=size, stride=stride, first_seed=first_seed)
-    path = cached_file(
-        *(make_samples, recipe, n_samples),
-        first_seed=first_seed,
-        settings={"size": size},
-        cache_dir=cache_dir,
-        workers=workers,
-        progress=progress,
-    )
+    check_stride(size, stride)
+    settings = {"size": size}
+    path = cached_file(make_samples, recipe, n_samples, first_seed, settings, **storage)
     kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
     with open_samples(path) as file:
         return file["coeff"][kept].astype(np.float32), file["sol"][kept]
 
 
-def check_grid(*, size: int, stride: int, first_seed: int = 0) -> None:
-    """Refuse sizes that cannot be solved, and strides that lose the boundary."""
-    lowest = {"size": 4, "stride": 1, "first_seed": 0}
-    given = (size, stride, first_seed)
-    for (name, least), value in zip(lowest.items(), given, strict=True):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} (={value!r}) must be an integer")
-        if value < least:
-            raise ValueError(f"{name} (={value}) must be at least {least}")
+def check_stride(size: int, stride: int) -> None:
+    """Raise an error for a stride that drops the boundary from the grid."""
+    at_least(1, stride=stride)
     if (size - 1) % stride:
         raise ValueError(
             f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "

@@ -1,4 +1,4 @@
-"""Pressure on the surface of bodies in a wind: what cars and Ahmed bodies share.
+"""Pressure on the surface of bodies in a wind, for cars and Ahmed bodies.
 
 A sample is made in four steps: parameters drawn for its seed, a mesh of the body, the
 potential flow around it above the ground, and the signed distance to it on a regular
@@ -11,11 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.data import meshes
-from benchmarks.data.meshes import CELLS, Array, Cells, Triangles, check_cells
-from benchmarks.data.panels import pressure_coefficient, solve_flow
-from benchmarks.data.signed_distance import Bounds, grid_points, signed_distance
-from benchmarks.data.surface_velocity import surface_velocity
+from benchmarks.data.arguments import at_least
+from benchmarks.data.generators.meshes import CELLS, Array, Cells, Triangles, half_body
+from benchmarks.data.generators.panels import pressure_coefficient, solve_flow
+from benchmarks.data.generators.signed_distance import (
+    Bounds,
+    grid_points,
+    signed_distance,
+)
+from benchmarks.data.generators.surface_velocity import surface_velocity
 
 #: Cells of the mesh on which the flow is solved: 4032 panels. On three cars and three
 #: Ahmed bodies the pressure at the vertices differed by 2 to 4 % (relative L2) from
@@ -36,16 +40,16 @@ LIMITS = (
 class Family:
     """A family of bodies.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Name of the data set.
     version : int
-        To be raised with every change of the numbers that come out.
+        Raised with every change of the generated numbers.
     ranges : mapping
         Lowest and highest value of each parameter.
     units : mapping
-        Of the parameters; those without are ratios.
+        Units of the parameters; parameters without one are ratios.
     draw : callable
         Parameters that belong to a seed.
     mesh : callable
@@ -53,11 +57,9 @@ class Family:
     bounds : two triples
         Box, in metres, that holds every body of the family.
     speed : float, optional
-        Speed of the wind in m/s; without it, it is the parameter ``speed``.
-    radius : float
-        In which a vertex has neighbours on the grid, in the unit cube.
+        Speed of the wind in m/s; if None, it is the parameter ``speed``.
     constants : mapping
-        Numbers that all shapes share and that belong to the recipe.
+        Numbers of the recipe that all shapes share.
     sampling : str
         How parameters are drawn, in words.
     """
@@ -70,7 +72,6 @@ class Family:
     mesh: Callable[[Mapping[str, float], Cells], tuple[Array, Triangles]]
     bounds: Bounds
     speed: float | None
-    radius: float
     sampling: str
     constants: Mapping[str, float] = field(default_factory=dict)
 
@@ -107,16 +108,8 @@ def body_samples(
         (n, p), in the order of the recipe; and ``velocity`` (n,), in m/s, where
         the wind differs between samples.
     """
-    _check_settings(grid, cells, panel_cells)
-    if not len(seeds):
-        raise ValueError("seeds must not be empty")
-    for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-            raise TypeError(f"seeds must be integers, got {seed!r}")
-        if seed < 0:
-            raise ValueError(f"seeds must not be negative, got {seed}")
     points = grid_points(family.bounds, grid)
-    samples = [_sample(family, int(seed), points, cells, panel_cells) for seed in seeds]
+    samples = [_sample(family, seed, points, cells, panel_cells) for seed in seeds]
     return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 
@@ -127,14 +120,14 @@ def surface_pressure(
     cells: Cells = CELLS,
     panel_cells: Cells = PANEL_CELLS,
 ) -> tuple[Array, Triangles, Array]:
-    """Vertices and triangles of a body, in metres, and the pressure coefficient.
+    """Compute vertices (in metres), triangles and pressure coefficient of a body.
 
-    ``cells`` may be as fine as wanted (`benchmarks.data.meshes.FINE_CELLS`): the time
-    of the flow depends on ``panel_cells``.
+    ``cells`` may be as fine as `FINE_CELLS`: the time of the flow depends on
+    ``panel_cells``.
     """
     coarse, panels = family.mesh(parameters, panel_cells)
     stream = np.array([1.0, 0.0, 0.0])  # the coefficient does not depend on the speed
-    half = meshes.half_body(coarse, panels)
+    half = half_body(coarse, panels)
     flow = solve_flow(coarse, half, stream, mirrors="yz")
     vertices, triangles = family.mesh(parameters, cells)
     velocity = surface_velocity(flow, vertices, triangles)
@@ -148,14 +141,21 @@ def body_recipe(
     cells: Cells = CELLS,
     panel_cells: Cells = PANEL_CELLS,
 ) -> dict[str, object]:
-    """Everything the numbers of a family depend on, as JSON can hold it."""
-    _check_settings(grid, cells, panel_cells)
+    """List everything but the seed that a sample depends on, as JSON can hold it."""
+    at_least(2, grid=grid)
+    _check_cells("cells", cells)
+    _check_cells("panel_cells", panel_cells)
+    if panel_cells[1] % 2:
+        raise ValueError(
+            f"panel_cells (={panel_cells}) must have an even number across: only half "
+            "of the symmetric body is solved"
+        )
     return {
         "name": family.name,
         "version": family.version,
-        "grid": int(grid),
-        "cells": list(check_cells("cells", cells)),
-        "panel_cells": list(check_cells("panel_cells", panel_cells)),
+        "grid": grid,
+        "cells": list(cells),
+        "panel_cells": list(panel_cells),
         "bounds": [list(corner) for corner in family.bounds],
         "parameters": [
             [name, *ends, family.units.get(name, "")]
@@ -176,7 +176,6 @@ def _sample(
     vertices, triangles, cp = surface_pressure(
         family, parameters, cells=cells, panel_cells=panel_cells
     )
-    meshes.check_mesh(vertices, triangles)
     speed = parameters["speed"] if family.speed is None else family.speed
     low, high = np.array(family.bounds)
     arrays: dict[str, NDArray[np.generic]] = {
@@ -191,11 +190,6 @@ def _sample(
     return arrays
 
 
-def _check_settings(grid: int, cells: Cells, panel_cells: Cells) -> None:
-    grid_points(((0.0,) * 3, (1.0,) * 3), grid)
-    check_cells("cells", cells)
-    if check_cells("panel_cells", panel_cells)[1] % 2:
-        raise ValueError(
-            f"panel_cells (={panel_cells}) must have an even number across, as only "
-            "half of the symmetric body is solved"
-        )
+def _check_cells(name: str, cells: Cells) -> None:
+    if len(cells) != 3 or min(cells) < 1:
+        raise ValueError(f"{name} (={cells}) must be three numbers of at least 1")

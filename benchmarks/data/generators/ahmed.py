@@ -1,7 +1,7 @@
 """Pressure on Ahmed bodies in winds of 10 to 70 m/s, by potential flow.
 
-Limits: see `benchmarks.data.bodies.LIMITS`. The wake behind the slant, for which the
-body is known, is what potential flow leaves out.
+Limits: see ``LIMITS`` in `benchmarks.data.generators.bodies`. Potential flow lacks the
+wake behind the slant, for which the body is known.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.data.bodies import Family, body_recipe, body_samples
-from benchmarks.data.meshes import (
+from benchmarks.data.generators.bodies import Family, body_recipe, body_samples
+from benchmarks.data.generators.meshes import (
     CELLS,
     Array,
     Cells,
@@ -19,7 +19,7 @@ from benchmarks.data.meshes import (
     smooth_step,
 )
 
-VERSION = 1  # another one for every change of the numbers that come out
+VERSION = 1  # raise it with every change of the generated numbers
 #: Samples in a Latin hypercube.
 BLOCK = 64
 #: Lowest and highest values: lengths in mm, the angle in degrees, the speed in m/s.
@@ -72,7 +72,7 @@ def draw_parameters(seed: int) -> dict[str, float]:
 def ahmed_mesh(
     parameters: Mapping[str, float], cells: Cells = CELLS
 ) -> tuple[Array, Triangles]:
-    """Mesh of an Ahmed body: a box with a round front and a slanted rear.
+    """Build the mesh of an Ahmed body: a box with a round front and slanted rear.
 
     The front edges have the radius that is asked for, as far as the box is high and
     wide enough for it (48 % of the smaller one at most). The other edges, sharp on the
@@ -137,12 +137,11 @@ AHMED = Family(
         ),
     ),
     speed=None,
-    radius=0.035,
     constants={"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH},
     sampling=f"consecutive Latin hypercubes of {BLOCK} seeds",
 )
 
 
-#: See `benchmarks.data.bodies.body_samples` and `body_recipe`.
+#: See `body_samples` and `body_recipe` in `benchmarks.data.generators.bodies`.
 make_samples = partial(body_samples, AHMED)
 recipe = partial(body_recipe, AHMED)

@@ -2,13 +2,13 @@
 
 Darcy flow: MATLAB files with ``coeff`` and ``sol``, PDEBench's HDF5 file with ``nu``
 and ``tensor``, and neuraloperator's torch files with ``x`` and ``y``. Navier-Stokes:
-MATLAB files with ``u``. What the arrays are called in the file is the *layout*; what
-comes out is the same for all: ``coeff`` and ``sol`` of shape (s, s), or ``u`` of shape
+MATLAB files with ``u``. A *layout* has the names of the arrays in the file. The samples
+of all layouts are alike: ``coeff`` and ``sol`` of shape (s, s), or ``u`` of shape
 (s, s, records), in single precision.
 
 Values are those of the file. In particular the permeability of neuraloperator's files
-is a truth value there, and 0 or 1 here; standard scaling makes the same numbers of 0
-and 1 as of 3 and 12.
+is a truth value there, and 0 or 1 here; standard scaling gives the same numbers for 0
+and 1 as for 3 and 12.
 """
 
 import os
@@ -25,16 +25,14 @@ from numpy.typing import NDArray
 from scipy.io import loadmat, whosmat
 from scipy.io.matlab import MatReadError
 
-from benchmarks.data.file_source import (
+from benchmarks.data.readers.base import (
     Arrays,
     FileSource,
-    check_kind,
-    check_shape,
+    check_shapes,
     existing,
+    first_bytes,
     load_torch,
-    open_binary,
     open_hdf5,
-    take,
     to_float,
 )
 
@@ -70,15 +68,15 @@ NAVIER_STOKES_MAT = Layout({"u": "u"}, {"u": ("n", "s", "s", "records")})
 class StackedSamples(FileSource):
     """Samples of a file whose arrays have the samples along their first axis.
 
-    Names, shapes and types are checked on opening; values are read when asked for, by
-    every process for itself.
+    Names, shapes and types are checked on opening. Every process opens the file for
+    itself when it reads its first sample.
 
     Parameters
     ----------
     path : path
         The file.
     layout : Layout
-        What to expect in it.
+        Expected arrays.
     open_arrays : callable
         ``open_arrays(path)`` gives the arrays of the file by name, as something
         with ``shape`` and ``dtype`` that is read by indexing.
@@ -99,12 +97,7 @@ class StackedSamples(FileSource):
         self.in_memory = in_memory
         self._open_arrays = open_arrays
         self._opened: tuple[int, Mapping[str, Any]] | None = None
-        arrays = open_arrays(path)
-        sizes: dict[str, int] = {}
-        for key, shape in layout.shapes.items():
-            array = take(path, arrays, key)
-            check_kind(path, key, array.dtype)
-            sizes = check_shape(path, key, array.shape, shape, sizes)
+        sizes = check_shapes(path, open_arrays(path), layout.shapes)
         super().__init__(path, sizes["n"])
 
     def read(self, index: int) -> Arrays:
@@ -135,34 +128,29 @@ class StackedSamples(FileSource):
         return self.__dict__ | {"_opened": None}
 
 
-def mat_file(
-    path: str | os.PathLike[str], layout: Layout, *, in_memory: bool = False
-) -> StackedSamples:
-    """Samples of a MATLAB file, of version 5 to 7.2 or 7.3 by its first bytes.
+def mat_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
+    """Open a MATLAB file, of version 5 to 7.2 or 7.3 by its first bytes.
 
     A file of version 5 cannot be read in parts: all of its samples come into memory
     with the first one, and once more in every worker of a data loader that started
     before. Version 7.3 is HDF5 with the axes in reversed order, and is read sample by
-    sample. MATLAB lays the first axis out fastest, so that the numbers of one sample
-    are spread over the whole file; ``in_memory`` is faster where there is room.
+    sample.
     """
     path = existing(path)
-    with open_binary(path) as stream:
-        start = stream.read(19)
-    if start == b"MATLAB 7.3 MAT-file":
-        return StackedSamples(path, layout, _reversed_arrays, in_memory=in_memory)
+    if first_bytes(path, 19) == b"MATLAB 7.3 MAT-file":
+        return StackedSamples(path, layout, _reversed_arrays)
     return StackedSamples(path, layout, _mat5_arrays, in_memory=True)
 
 
 def hdf5_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
-    """Samples of an HDF5 file with the samples along the first axis."""
+    """Open an HDF5 file with the samples along the first axis."""
     return StackedSamples(path, layout, _hdf5_arrays)
 
 
 def torch_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
-    """Samples of a dictionary of tensors as ``torch.save`` writes it.
+    """Open a dictionary of tensors as ``torch.save`` writes it.
 
-    The file is mapped into memory, so that only samples that are asked for are read.
+    The file is mapped into memory, so that only the requested samples are read.
     """
     return StackedSamples(path, layout, _torch_arrays)
 
@@ -223,6 +211,6 @@ def _hdf5_arrays(path: Path) -> Mapping[str, Any]:
 
 
 def _torch_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    content = load_torch(path)
+    content = load_torch(path, dict)
     tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)}
     return {str(key): np.asarray(tensor.detach()) for key, tensor in tensors.items()}

@@ -1,11 +1,12 @@
-"""What all readers of public files share: indices, shapes and plain error messages."""
+"""Base class of the readers, and loading with errors that name the file and the key."""
 
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 Array32 = NDArray[np.float32]
+Content = TypeVar("Content", dict[str, Any], list[Any])
 
 
 class FileSource:
-    """Raw samples of a file or folder, read one at a time when asked for.
+    """Raw samples of a file or folder, read when they are asked for.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ class FileSource:
         return self.read(index)
 
     def read(self, index: int) -> Arrays:
-        """The raw arrays of one sample; the index is in range."""
+        """Read the raw arrays of one sample; the index is in range."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -48,22 +50,23 @@ class FileSource:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """The path, or an error when nothing is there."""
+    """Return the path of an existing file or folder."""
     found = Path(path)
     if not found.exists():
         raise ValueError(f"{found} does not exist")
     return found
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading, or say that it is missing or a folder."""
+def first_bytes(path: Path, count: int) -> bytes:
+    """Read the first bytes of a file, which tell its kind."""
     if existing(path).is_dir():
         raise ValueError(f"{path} is a folder, expected a file")
-    return path.open("rb")
+    with path.open("rb") as stream:
+        return stream.read(count)
 
 
 def open_hdf5(path: Path) -> h5py.File:
-    """Open an HDF5 file for reading, or say that it is none."""
+    """Open an HDF5 file for reading."""
     try:
         return h5py.File(existing(path), "r")
     except OSError as error:
@@ -72,24 +75,23 @@ def open_hdf5(path: Path) -> h5py.File:
         ) from error
 
 
-def load_npy(path: Path) -> NDArray[Any]:
-    """An array saved with numpy; pickles are refused."""
+def load_numpy(path: Path) -> Any:
+    """Load an array, or the arrays of an archive by name; pickles are refused."""
     existing(path)
     try:
-        values: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is not a file of numpy or is truncated ({error})"
         ) from error
-    return values
 
 
-def load_torch(path: Path) -> dict[str, Any]:
-    """A dictionary saved with torch; nothing in the file is ever executed."""
+def load_torch(path: Path, kind: type[Content]) -> Content:
+    """Load a dictionary or list saved with torch; code in the file is not executed."""
+    # Files that torch wrote before version 1.6 are no zip archives, nor can be mapped.
+    mapped = first_bytes(path, 2) == b"PK"
     try:
-        # What torch wrote before version 1.6 is no zip archive and cannot be mapped.
-        with open_binary(path) as stream:
-            mapped = stream.read(2) == b"PK"
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         raise ValueError(
@@ -101,25 +103,21 @@ def load_torch(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is not a file of torch or is truncated ({_first_line(error)})"
         ) from error
-    if not isinstance(content, dict):
+    if not isinstance(content, kind):
         raise ValueError(
-            f"{path} holds a {type(content).__name__}, expected a dictionary of tensors"
+            f"{path} holds a {type(content).__name__}, expected a {kind.__name__}"
         )
     return content
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the advice that follows and its colours."""
+    """Return the first line of an error, without torch's advice and its colours."""
     line = (str(error) or type(error).__name__).splitlines()[0]
     return re.split(r"\x1b|This file can still be loaded", line)[0].strip()
 
 
 def take(path: Path, arrays: Mapping[str, Any], key: str) -> Any:
-    """The array of that name, or an error that lists the names there are.
-
-    Names may contain dots; a slash is none of the public formats' and would be a path
-    inside an HDF5 file.
-    """
+    """Return the array of that name, which may contain dots."""
     if key not in arrays or isinstance(arrays[key], h5py.Group):
         raise ValueError(
             f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}"
@@ -127,57 +125,55 @@ def take(path: Path, arrays: Mapping[str, Any], key: str) -> Any:
     return arrays[key]
 
 
-def check_shape(
+def check_shapes(
     path: Path,
-    key: str,
-    shape: Sequence[int],
-    expected: Sequence[int | str],
-    sizes: dict[str, int] | None = None,
+    arrays: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int | str]],
 ) -> dict[str, int]:
-    """Compare a shape with the expected one, in which letters stand for any size.
+    """Check that arrays exist, are of real numbers, and have the expected shapes.
 
     Parameters
     ----------
-    path, key : Path and str
+    path : Path
         For the error message.
-    shape : sequence of int
-        What the file has.
-    expected : sequence of int or str
-        A name stands for one size wherever it occurs.
-    sizes : dict, optional
-        The sizes of names met before, in other arrays of the same file.
+    arrays : mapping
+        Arrays by name, with ``shape`` and ``dtype``.
+    shapes : mapping
+        Expected shapes by name. A letter or word stands for one size, the same wherever
+        it occurs.
 
     Returns
     -------
     dict
-        The sizes of all names.
+        The sizes of the letters and words.
     """
-    known = dict(sizes or {})
-    fits = len(shape) == len(expected)
-    for size, wanted in zip(shape, expected, strict=False):
-        if isinstance(wanted, str):
-            wanted = known.setdefault(wanted, int(size))
-        fits = fits and size == wanted
-    if not fits or 0 in shape:
-        names = [
-            f"{w}={sizes[w]}" if isinstance(w, str) and sizes and w in sizes else str(w)
-            for w in expected
-        ]
-        what = ", ".join(names) + ("," if len(names) == 1 else "")
-        raise ValueError(
-            f"{path}: {key!r} has the shape {tuple(map(int, shape))}, expected ({what})"
-        )
-    return known
+    sizes: dict[str, int] = {}
+    for key, expected in shapes.items():
+        array = take(path, arrays, key)
+        check_kind(path, key, array.dtype)
+        known, fits = dict(sizes), len(array.shape) == len(expected)
+        for size, wanted in zip(array.shape, expected, strict=False):
+            if isinstance(wanted, str):
+                wanted = sizes.setdefault(wanted, int(size))
+            fits = fits and size == wanted
+        if not fits or 0 in array.shape:
+            names = [f"{w}={known[str(w)]}" if w in known else str(w) for w in expected]
+            what = ", ".join(names) + ("," if len(names) == 1 else "")
+            shape = tuple(map(int, array.shape))
+            raise ValueError(
+                f"{path}: {key!r} has the shape {shape}, expected ({what})"
+            )
+    return sizes
 
 
 def check_kind(path: Path, key: str, dtype: Any) -> None:
-    """Refuse what is not made of real numbers or truth values."""
+    """Check that an array consists of real numbers or truth values."""
     if np.dtype(dtype).kind not in "biuf":
         raise ValueError(f"{path}: {key!r} has the type {dtype}, expected real numbers")
 
 
 def to_float(path: Path, key: str, array: Any) -> Array32:
-    """A copy in single precision; changing it changes nothing that is read later."""
+    """Copy an array in single precision, after a check that it is finite."""
     array = np.asarray(array)
     check_kind(path, key, array.dtype)
     if not np.isfinite(array).all():

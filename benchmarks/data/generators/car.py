@@ -1,6 +1,6 @@
 """Pressure on car-like bodies in a wind of 20 m/s, by potential flow.
 
-Limits: see `benchmarks.data.bodies.LIMITS`. The cars are no models of real ones.
+Limits: see ``LIMITS`` in `benchmarks.data.generators.bodies`. The cars are invented.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.data.bodies import Family, body_recipe, body_samples
-from benchmarks.data.meshes import (
+from benchmarks.data.generators.bodies import Family, body_recipe, body_samples
+from benchmarks.data.generators.meshes import (
     CELLS,
     Array,
     Cells,
@@ -18,7 +18,7 @@ from benchmarks.data.meshes import (
     smooth_step,
 )
 
-VERSION = 1  # another one for every change of the numbers that come out
+VERSION = 1  # raise it with every change of the generated numbers
 #: Lowest and highest values of what `car_mesh` takes.
 RANGES = {
     "length": (3.6, 5.0),
@@ -48,7 +48,7 @@ def draw_parameters(seed: int) -> dict[str, float]:
 def car_mesh(
     parameters: Mapping[str, float], cells: Cells = CELLS
 ) -> tuple[Array, Triangles]:
-    """Mesh of a car-like body: a superellipsoid pressed down before and behind a cabin.
+    """Build the mesh of a car: a superellipsoid, lower before and behind a cabin.
 
     Parameters
     ----------
@@ -107,11 +107,10 @@ CAR = Family(
         ),
     ),
     speed=20.0,
-    radius=0.05,
     sampling="uniform and independent, one generator per seed",
 )
 
 
-#: See `benchmarks.data.bodies.body_samples` and `body_recipe`.
+#: See `body_samples` and `body_recipe` in `benchmarks.data.generators.bodies`.
 make_samples = partial(body_samples, CAR)
 recipe = partial(body_recipe, CAR)

@@ -1,9 +1,9 @@
-"""Samples as neuraloperator's models take them, whatever they come from.
+"""Training and test samples for neuraloperator's models, with their normalisers.
 
 A *source* gives the raw arrays of a sample: a generated file, a public one, a folder.
 An *item function* turns them into the keywords of a model, and the target ``y``. Both
-together are an :class:`OperatorDataset`; two of them with the normalisers of the first
-are :class:`Splits`.
+together are an :class:`OperatorDataset`. :class:`Splits` holds two of them, and the
+normalisers of the first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,16 +31,16 @@ class Source(Protocol):
 
 
 class OperatorDataset(Dataset[Item]):
-    """Samples of a source as dictionaries of tensors, made when asked for.
+    """Samples of a source as dictionaries of tensors, read when they are asked for.
 
     Parameters
     ----------
     source : Source
-        Gives the raw arrays of sample ``i``; its name goes into error messages.
+        Gives the raw arrays of sample ``i``.
     item : callable
         Turns the raw arrays into the keywords of a model and the target ``y``.
     indices : sequence of int, optional
-        The samples to take, by default all of them, in order.
+        Indices of the samples in the source, by default all.
     """
 
     def __init__(
@@ -52,11 +52,6 @@ class OperatorDataset(Dataset[Item]):
         self.source = source
         self.item = item
         self.indices = range(len(source)) if indices is None else indices
-        out = [i for i in self.indices if not 0 <= i < len(source)]
-        if out:
-            raise ValueError(
-                f"sample {out[0]} was asked for, but {source} has {len(source)} samples"
-            )
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -77,7 +72,7 @@ class OperatorDataset(Dataset[Item]):
 def fit_normalizers(
     dataset: OperatorDataset, channel_axis: Mapping[str, int]
 ) -> dict[str, UnitGaussianNormalizer]:
-    """Mean and deviation of every channel over all samples of a dataset.
+    """Compute mean and deviation of every channel over all samples of a dataset.
 
     One sample is in memory at a time; sums are in double precision.
 
@@ -129,7 +124,7 @@ class _Moments:
         self.mean = self.square = torch.zeros((), dtype=torch.float64)
 
     def add(self, values: Tensor) -> None:
-        """Take in values of shape (channels, points)."""
+        """Add values of shape (channels, points)."""
         size = values.shape[1]
         share = size / (self.count + size)
         mean = values.mean(1)
@@ -143,16 +138,16 @@ class _Moments:
 class FieldProcessor(DataProcessor):
     """Scale inputs and target for training, and predictions back for evaluation.
 
-    As neuraloperator's ``DefaultDataProcessor``, for any keywords of the model: losses
-    are of scaled fields in training and of unscaled ones in evaluation.
+    As neuraloperator's ``DefaultDataProcessor``, for any keywords of the model: the
+    loss compares scaled fields in training and unscaled ones in evaluation.
 
     Parameters
     ----------
     normalizers : mapping
         By key; ``y`` is the target's.
     single : sequence of str
-        Keys of which a batch has one entry only, taken out of it: the geometry of
-        neuraloperator's graph models has no batch axis.
+        Keys whose batch axis, of length 1, is removed: the geometry of
+        neuraloperator's graph models has none.
     """
 
     def __init__(
@@ -172,15 +167,15 @@ class FieldProcessor(DataProcessor):
         self.device = device
         return self
 
-    def preprocess(self, data_dict: Item, batched: bool = True) -> Item:
+    def preprocess(self, data_dict: Item) -> Item:
         data = {key: value.to(self.device) for key, value in data_dict.items()}
         for key in self.single:
-            if batched and len(data[key]) != 1:
+            if len(data[key]) != 1:
                 raise ValueError(
-                    f"a batch of {len(data[key])} has {len(data[key])} geometries in "
-                    f"{key!r}, but the model takes one: use a batch of 1"
+                    f"{key!r} has {len(data[key])} geometries, but the model takes "
+                    "one: use a batch of 1"
                 )
-            data[key] = data[key][0] if batched else data[key]
+            data[key] = data[key][0]
         for key, normalizer in self.normalizers.items():
             if key != "y" or self.training:
                 data[key] = normalizer.transform(data[key])
@@ -201,7 +196,7 @@ class FieldProcessor(DataProcessor):
 
 @dataclass(frozen=True)
 class Splits:
-    """Training and test samples, with normalisers that saw the training ones only.
+    """Training and test samples, with normalisers of the training samples.
 
     Parameters
     ----------
@@ -220,9 +215,9 @@ class Splits:
 
     @cached_property
     def normalizers(self) -> dict[str, UnitGaussianNormalizer]:
-        """By key; fitted when they are first asked for, which reads all samples."""
+        """Normalisers by key; the first access reads all training samples."""
         return fit_normalizers(self.train, self.channel_axis)
 
     def processor(self) -> FieldProcessor:
-        """A data processor for neuraloperator's ``Trainer``."""
+        """Make a data processor for neuraloperator's ``Trainer``."""
         return FieldProcessor(self.normalizers, self.single)
