@@ -79,8 +79,9 @@ def load_numpy(path: Path) -> Any:
     """Load an array, or the arrays of an archive by name; pickles are refused."""
     existing(path)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is not a file of numpy or is truncated ({error})"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.data.darcy import darcy_fields, permeability, solve_darcy
+from benchmarks.data.generators.darcy import darcy_fields, permeability, solve_darcy
 
 SMALL = {"size": 9, "workers": 1, "progress": False}
 
@@ -93,17 +93,3 @@ def test_bad_arguments_are_named(tmp_path, argument, value, error):
     with pytest.raises(error, match=rf"{argument} \(={value}\)"):
         darcy_fields(**arguments)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("coeff", "message"),
-    [
-        (np.ones((5, 6)), r"shape \(5, 6\)"),
-        (np.ones((2, 2)), "at least 4 x 4"),
-        (np.zeros((5, 5)), "positive"),
-        (np.full((5, 5), np.nan), "positive"),
-    ],
-)
-def test_solver_refuses_what_it_cannot_solve(coeff, message):
-    with pytest.raises(ValueError, match=message):
-        solve_darcy(coeff)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from neuralop.models import FNOGNO
 from scipy.spatial import cKDTree
-from support.solids import sphere
+from support.solids import check_mesh, sphere
 
-from benchmarks.data import ahmed, car
-from benchmarks.data.bodies import LIMITS, surface_pressure
-from benchmarks.data.items import ahmed_item, car_item, grid_neighbors
-from benchmarks.data.meshes import FINE_CELLS, check_mesh
-from benchmarks.data.signed_distance import grid_points, signed_distance
+from benchmarks.data.generators import ahmed, car
+from benchmarks.data.generators.bodies import LIMITS, surface_pressure
+from benchmarks.data.generators.meshes import FINE_CELLS
+from benchmarks.data.generators.signed_distance import grid_points, signed_distance
+from benchmarks.data.items import ahmed_item, car_item
 
 MODULES = [car, ahmed]
 SMALL = {"grid": 6, "cells": (12, 4, 4), "panel_cells": (12, 4, 4)}
@@ -193,27 +193,9 @@ def test_item_is_what_fnogno_takes(made):
         assert model(**inputs).shape == (50, 1)
 
 
-def test_neighbors_are_the_grid_points_in_the_radius(made):
-    module, samples = made
-    made_item = item(module, first(samples), neighbors=True)
-    radius = 0.05 if module is car else 0.035
-    in_p, out_p = made_item["in_p"].reshape(-1, 3), made_item["out_p"]
-    found = made_item
-    splits = found["neighbors_row_splits"]
-    assert splits.shape == (3587,)
-    near = torch.cdist(out_p.double(), in_p.double()) <= radius
-    np.testing.assert_array_equal(splits.diff(), near.sum(1))
-    np.testing.assert_array_equal(found["neighbors_index"], near.nonzero()[:, 1])
-    wide = grid_neighbors(made_item["in_p"], out_p, 0.2)
-    assert wide["neighbors_row_splits"].diff().min() > 0
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"seeds": []}, ValueError, "seeds must not be empty"),
-        ({"seeds": [-1]}, ValueError, "seeds .*-1"),
-        ({"seeds": [0, 1.0]}, TypeError, r"seeds .*1\.0"),
         ({"grid": 1}, ValueError, r"grid \(=1\)"),
         ({"grid": 8.0}, TypeError, r"grid \(=8.0\)"),
         ({"cells": (4, 4)}, ValueError, r"cells \(=\(4, 4\)\)"),
@@ -222,22 +204,7 @@ def test_neighbors_are_the_grid_points_in_the_radius(made):
 )
 def test_bad_arguments_are_named(change, error, message):
     with pytest.raises(error, match=message):
-        car.make_samples(**SMALL | {"seeds": [0]} | change)
-    if "seeds" not in change:
-        with pytest.raises(error, match=message):
-            ahmed.recipe(**SMALL | change)
-
-
-def test_item_refuses_what_is_no_sample():
-    samples = car.make_samples([0], **SMALL)
-    with pytest.raises(ValueError, match="not a batch"):
-        car_item(samples)
-    with pytest.raises(ValueError, match="lacks pressure, sdf"):
-        car_item({"vertices": samples["vertices"][0]})
-    with pytest.raises(ValueError, match="lacks velocity"):
-        ahmed_item(first(samples))
-    with pytest.raises(ValueError, match="lower and a higher corner"):
-        grid_points(((0, 0, 0), (1, 0, 1)), 4)
+        ahmed.recipe(**SMALL | change)
 
 
 def test_pressure_of_a_fine_surface_is_that_of_the_same_flow():

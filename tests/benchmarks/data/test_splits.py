@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from benchmarks.data.dataset import (
+from benchmarks.data.splits import (
     FieldProcessor,
     OperatorDataset,
     Splits,
@@ -52,10 +52,8 @@ def test_items_are_those_of_the_file(path):
 
 def test_fewer_samples_of_a_file(path):
     assert len(StoredSamples(path, 3)) == 3
-    with pytest.raises(ValueError, match=r"a\.h5 has 7 samples, and 8 were asked for"):
+    with pytest.raises(ValueError, match=r"a\.h5 has 7 .* than n_samples \(=8\)"):
         StoredSamples(path, 8)
-    with pytest.raises(ValueError, match=r"sample 7 was asked for, but .*a\.h5 has 7"):
-        OperatorDataset(StoredSamples(path), item, range(5, 8))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -157,7 +155,7 @@ def test_processor_takes_the_geometry_out_of_its_batch():
     processor = FieldProcessor({}, single=("p",))
     batch = {"p": torch.zeros(1, 4, 3), "y": torch.zeros(1, 4, 1)}
     assert processor.preprocess(batch)["p"].shape == (4, 3)
-    with pytest.raises(ValueError, match=r"2 geometries in 'p'.*batch of 1"):
+    with pytest.raises(ValueError, match=r"'p' has 2 geometries.*batch of 1"):
         processor.preprocess({"p": torch.zeros(2, 4, 3), "y": torch.zeros(2, 4, 1)})
     with pytest.raises(ValueError, match=r"call wrap\(model\)"):
         processor(**batch)

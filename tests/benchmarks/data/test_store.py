@@ -15,7 +15,7 @@ import pytest
 from benchmarks.data.store import count_samples, generate, open_samples
 from benchmarks.files import atomic_path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECIPE = {"name": "squares", "version": 1, "first_seed": 100}
 QUIET = {"workers": 1, "progress": False}
 
@@ -171,7 +171,7 @@ def test_killed_run_loses_at_most_one_sample(tmp_path, held):
 
 
 def test_workers_give_the_same_file(tmp_path):
-    from benchmarks.data.darcy import make_samples, recipe
+    from benchmarks.data.generators.darcy import make_samples, recipe
 
     files = [
         generate(
@@ -248,7 +248,7 @@ def test_full_disk_is_told_and_keeps_the_parts(tmp_path, monkeypatch):
 
     path = tmp_path / "a.h5"
     monkeypatch.setattr(store, "_append", full)
-    with pytest.raises(ValueError, match=r"No space left.*goes on from there"):
+    with pytest.raises(ValueError, match=r"No space left.*resumes from there"):
         generate(path, RECIPE, squares, 3, **QUIET)
     monkeypatch.undo()
     assert not path.exists()
@@ -288,7 +288,7 @@ def test_broken_recipe_is_named(tmp_path):
 # What runs in the background of a shell ignores interrupts, and so would the script.
 TWO_PROCESSES = """
 import signal
-from benchmarks.data.darcy import make_samples, recipe
+from benchmarks.data.generators.darcy import make_samples, recipe
 from benchmarks.data.store import generate
 
 if __name__ == "__main__":
