@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import environment, options, tables
+from benchmarks import environment, tables
 from benchmarks.data.datasets import GENERATED, GeneratedDataSet
 from benchmarks.data.store import StoredSamples, cached_file
 
@@ -21,7 +21,7 @@ SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
 #: Names of the first channel of the input and of the target.
 NAMES = {"darcy": ("permeability", "pressure"), "navier_stokes": 2 * ("vorticity",)}
 SURFACE = ("signed distance", "pressure")
-QUICK: dict[str, dict[str, Any]] = {
+SMOKE: dict[str, dict[str, Any]] = {
     "darcy": {"size": 9},
     "navier_stokes": {"size": 16, "points": 8, "records": 2, "dt": 0.1},
     "car": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
@@ -43,12 +43,21 @@ COLUMNS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks data report``."""
     parser.add_argument("--workers", type=int, help="processes (one per processor)")
-    options.add_files(parser, "docs/data.md")
+    parser.add_argument("--out", type=Path, help="directory for data.csv")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="show the results in docs/data.md"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny sizes, meaningless numbers"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Make samples of all data sets, print the table, write ``data.csv``."""
-    options.check_files(args)
+    if args.smoke and args.out is None:
+        raise ValueError("--smoke makes meaningless numbers: give --out DIR")
+    if args.update_docs and args.out:
+        raise ValueError("--update-docs shows the committed results: leave out --out")
     rows = [measure(name, data, args) for name, data in GENERATED.items()]
     path = (args.out or RESULTS) / "data.csv"
     tables.write_csv(path, rows)
@@ -61,12 +70,12 @@ def measure(
     name: str, data: GeneratedDataSet, args: argparse.Namespace
 ) -> dict[str, str]:
     """Time the generation of some samples, and describe their fields."""
-    n = 2 if args.quick else SIZES[name]
+    n = 2 if args.smoke else SIZES[name]
     workers = args.workers or os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         path = cached_file(
-            *(data.make, data.recipe, n, 0, QUICK[name] if args.quick else {}),
+            *(data.make, data.recipe, n, 0, SMOKE[name] if args.smoke else {}),
             cache_dir=folder,
             workers=workers,
         )

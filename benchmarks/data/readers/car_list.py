@@ -1,8 +1,8 @@
 """Cars in a torch file: neuraloperator's ``mini_car.pt``.
 
 The file is a list with one dictionary of tensors per car. The vertices are in the unit
-cube and the pressure is scaled. ``distance``, here ``sdf``, is between 0 and 1 without a
-sign, and is not the distance between the grid points and the vertices of the file.
+cube and the pressure is scaled. ``distance``, here ``sdf``, is between 0 and 1 without
+a sign, and is not the distance between the grid points and the vertices of the file.
 """
 
 import os

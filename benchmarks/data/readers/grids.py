@@ -2,9 +2,8 @@
 
 Darcy flow: MATLAB files with ``coeff`` and ``sol``, PDEBench's HDF5 file with ``nu``
 and ``tensor``, and neuraloperator's torch files with ``x`` and ``y``. Navier-Stokes:
-MATLAB files with ``u``. A *layout* has the names of the arrays in the file. The samples
-of all layouts are alike: ``coeff`` and ``sol`` of shape (s, s), or ``u`` of shape
-(s, s, records), in single precision.
+MATLAB files with ``u``. The samples of all are alike: ``coeff`` and ``sol`` of shape
+(s, s), or ``u`` of shape (s, s, records), in single precision.
 
 Values are those of the file. In particular the permeability of neuraloperator's files
 is a truth value there, and 0 or 1 here; standard scaling gives the same numbers for 0
@@ -14,7 +13,6 @@ and 1 as for 3 and 12.
 import os
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,43 +31,31 @@ from benchmarks.data.readers.base import (
     first_bytes,
     load_torch,
     open_hdf5,
+    take,
     to_float,
 )
 
+#: By key of the sample: the name in the file, and the shape there. ``n`` counts
+#: samples, and an axis of length 1 is dropped.
+Layout = Mapping[str, tuple[str, tuple[int | str, ...]]]
+SQUARE = ("n", "s", "s")
+DARCY_MAT: Layout = {"coeff": ("coeff", SQUARE), "sol": ("sol", SQUARE)}
+DARCY_PDEBENCH: Layout = {
+    "coeff": ("nu", SQUARE),
+    "sol": ("tensor", ("n", 1, "s", "s")),
+}
+DARCY_TORCH: Layout = {"coeff": ("x", SQUARE), "sol": ("y", SQUARE)}
+NAVIER_STOKES_MAT: Layout = {"u": ("u", ("n", "s", "s", "records"))}
+
 # scipy has no error of its own for most ways in which a file can be broken.
 BROKEN_MAT = (MatReadError, OSError, ValueError, TypeError, EOFError, zlib.error)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Names and shapes of the arrays of a file.
-
-    Attributes
-    ----------
-    keys : mapping
-        From the name of an array of a sample to its name in the file.
-    shapes : mapping
-        Shapes in the file by the names there; ``n`` counts samples, a 1 is dropped.
-    """
-
-    keys: Mapping[str, str]
-    shapes: Mapping[str, tuple[int | str, ...]]
-
-
-SQUARE = ("n", "s", "s")
-DARCY_MAT = Layout({"coeff": "coeff", "sol": "sol"}, {"coeff": SQUARE, "sol": SQUARE})
-DARCY_PDEBENCH = Layout(
-    {"coeff": "nu", "sol": "tensor"}, {"nu": SQUARE, "tensor": ("n", 1, "s", "s")}
-)
-DARCY_TORCH = Layout({"coeff": "x", "sol": "y"}, {"x": SQUARE, "y": SQUARE})
-NAVIER_STOKES_MAT = Layout({"u": "u"}, {"u": ("n", "s", "s", "records")})
 
 
 class StackedSamples(FileSource):
     """Samples of a file whose arrays have the samples along their first axis.
 
     Names, shapes and types are checked on opening. Every process opens the file for
-    itself when it reads its first sample.
+    itself, unless the arrays are in memory.
 
     Parameters
     ----------
@@ -78,51 +64,48 @@ class StackedSamples(FileSource):
     layout : Layout
         Expected arrays.
     open_arrays : callable
-        ``open_arrays(path)`` gives the arrays of the file by name, as something
+        ``open_arrays(path, names)`` gives arrays of the file by name, as something
         with ``shape`` and ``dtype`` that is read by indexing.
     in_memory : bool, default False
-        Read everything with the first sample.
+        Whether these arrays are in memory, so that processes can share them.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         layout: Layout,
-        open_arrays: Callable[[Path], Mapping[str, Any]],
+        open_arrays: Callable[[Path, list[str]], Mapping[str, Any]],
         *,
         in_memory: bool = False,
     ) -> None:
-        path = existing(path)
+        super().__init__(existing(path), 0)
         self.layout = layout
         self.in_memory = in_memory
         self._open_arrays = open_arrays
         self._opened: tuple[int, Mapping[str, Any]] | None = None
-        sizes = check_shapes(path, open_arrays(path), layout.shapes)
-        super().__init__(path, sizes["n"])
+        sizes = check_shapes(self.path, self._arrays(), dict(layout.values()))
+        self._length = sizes["n"]
 
     def read(self, index: int) -> Arrays:
+        sample = {}
+        for key, (name, shape) in self.layout.items():
+            try:
+                values = self._arrays()[name][index]
+            except OSError as error:  # the file is open, but its end is missing
+                raise ValueError(
+                    f"{self}: sample {index} of {name!r} cannot be read ({error})"
+                ) from error
+            ones = tuple(axis - 1 for axis, size in enumerate(shape) if size == 1)
+            sample[key] = to_float(self.path, name, values).squeeze(ones)
+        return sample
+
+    def _arrays(self) -> Mapping[str, Any]:
         # Values in memory survive a fork; an open HDF5 file must not be shared.
         here = 0 if self.in_memory else os.getpid()
         if self._opened is None or self._opened[0] != here:
-            self._opened = here, self._open()
-        sample = {}
-        for name, key in self.layout.keys.items():
-            try:
-                values = self._opened[1][key][index]
-            except OSError as error:  # the file is open, but its end is missing
-                raise ValueError(
-                    f"{self}: sample {index} of {key!r} cannot be read ({error})"
-                ) from error
-            ones = [a - 1 for a, n in enumerate(self.layout.shapes[key]) if n == 1]
-            sample[name] = to_float(self.path, key, values).squeeze(tuple(ones))
-        return sample
-
-    def _open(self) -> Mapping[str, Any]:
-        arrays = self._open_arrays(self.path)
-        if not self.in_memory:
-            return arrays
-        keys = self.layout.keys.values()
-        return {key: to_float(self.path, key, arrays[key][:]) for key in keys}
+            names = [name for name, _ in self.layout.values()]
+            self._opened = here, self._open_arrays(self.path, names)
+        return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
@@ -131,14 +114,12 @@ class StackedSamples(FileSource):
 def mat_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
     """Open a MATLAB file, of version 5 to 7.2 or 7.3 by its first bytes.
 
-    A file of version 5 cannot be read in parts: all of its samples come into memory
-    with the first one, and once more in every worker of a data loader that started
-    before. Version 7.3 is HDF5 with the axes in reversed order, and is read sample by
-    sample.
+    A file of version 5 cannot be read in parts: opening it loads all of its samples,
+    also in every worker of a data loader that is not forked. Version 7.3 is HDF5 with
+    the axes in reversed order, and is read sample by sample.
     """
-    path = existing(path)
-    if first_bytes(path, 19) == b"MATLAB 7.3 MAT-file":
-        return StackedSamples(path, layout, _reversed_arrays)
+    if first_bytes(Path(path), 19) == b"MATLAB 7.3 MAT-file":
+        return StackedSamples(path, layout, _mat73_arrays)
     return StackedSamples(path, layout, _mat5_arrays, in_memory=True)
 
 
@@ -155,36 +136,17 @@ def torch_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
     return StackedSamples(path, layout, _torch_arrays)
 
 
-class _Mat5Array:
-    """An array of a MATLAB file of version 5, read whole whatever the index."""
-
-    def __init__(self, path: Path, key: str, shape: tuple[int, ...], kind: str) -> None:
-        self.path, self.key, self.shape = path, key, shape
-        # MATLAB's own names of types, of which "cell" and "char" hold no numbers.
-        self.dtype = {"double": "float64", "single": "float32", "logical": "bool"}.get(
-            kind, kind if kind.startswith(("int", "uint")) else "object"
-        )
-
-    def __getitem__(self, index: Any) -> NDArray[Any]:
-        try:
-            values: NDArray[Any] = loadmat(self.path, variable_names=[self.key])[
-                self.key
-            ]
-        except BROKEN_MAT as error:
-            raise _broken_mat(self.path, error) from error
-        return values[index]  # type: ignore[no-any-return]
-
-
-def _mat5_arrays(path: Path) -> dict[str, _Mat5Array]:
+def _mat5_arrays(path: Path, names: list[str]) -> Arrays:
     try:
-        found = whosmat(path)
+        there = dict.fromkeys(name for name, *_ in whosmat(path))
+        found = loadmat(path, variable_names=names)
     except (*BROKEN_MAT, NotImplementedError) as error:
-        raise _broken_mat(path, error) from error
-    return {key: _Mat5Array(path, key, shape, kind) for key, shape, kind in found}
-
-
-def _broken_mat(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path} is not a MATLAB file or is truncated ({error})")
+        raise ValueError(
+            f"{path} is not a MATLAB file or is truncated ({error})"
+        ) from error
+    for name in names:
+        take(path, there, name)
+    return {name: to_float(path, name, found[name]) for name in names}
 
 
 class _ReversedArray:
@@ -199,18 +161,17 @@ class _ReversedArray:
         return values.T
 
 
-def _reversed_arrays(path: Path) -> dict[str, Any]:
-    file = open_hdf5(path)
-    datasets = {key: data for key, data in file.items() if hasattr(data, "shape")}
-    return {key: _ReversedArray(data) for key, data in datasets.items()}
+def _mat73_arrays(path: Path, _: list[str]) -> dict[str, _ReversedArray]:
+    datasets = open_hdf5(path).items()
+    return {key: _ReversedArray(d) for key, d in datasets if hasattr(d, "shape")}
 
 
-def _hdf5_arrays(path: Path) -> Mapping[str, Any]:
+def _hdf5_arrays(path: Path, _: list[str]) -> Mapping[str, Any]:
     file: Mapping[str, Any] = open_hdf5(path)
     return file
 
 
-def _torch_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _torch_arrays(path: Path, _: list[str]) -> Arrays:
     content = load_torch(path, dict)
     tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)}
     return {str(key): np.asarray(tensor.detach()) for key, tensor in tensors.items()}

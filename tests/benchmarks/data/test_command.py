@@ -118,7 +118,7 @@ def test_command_names_wrong_values(tmp_path, capsys, name, option, value, messa
 
 
 def test_report_measures_every_data_set(tmp_path, capsys):
-    words = ["data", "report", "--quick", "--workers", "1"]
+    words = ["data", "report", "--smoke", "--workers", "1"]
     assert main(words) == 2
     assert "give --out" in capsys.readouterr().err
     assert main([*words, "--out", str(tmp_path)]) == 0
