@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from benchmarks.data.generators.car import CAR as CAR
     from benchmarks.data.generators.darcy import darcy_fields as darcy_fields
     from benchmarks.data.generators.meshes import FINE_CELLS as FINE_CELLS
+    from benchmarks.data.items import darcy_item as darcy_item
     from benchmarks.data.splits import FieldProcessor as FieldProcessor
     from benchmarks.data.splits import Item as Item
     from benchmarks.data.splits import OperatorDataset as OperatorDataset
+    from benchmarks.data.splits import RawSample as RawSample
     from benchmarks.data.splits import Splits as Splits
     from benchmarks.data.store import CACHE_DIR as CACHE_DIR
 
@@ -23,7 +25,8 @@ _MODULES = {
     "generators.car": ("CAR",),
     "generators.darcy": ("darcy_fields",),
     "generators.meshes": ("FINE_CELLS",),
-    "splits": ("FieldProcessor", "Item", "OperatorDataset", "Splits"),
+    "items": ("darcy_item",),
+    "splits": ("FieldProcessor", "Item", "OperatorDataset", "RawSample", "Splits"),
     "store": ("CACHE_DIR",),
 }
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,11 +32,11 @@ class DataSet:
     """
 
     item: Callable[..., Item]
-    channel_axis: Mapping[str, int] = field(default_factory=dict)
-    single: tuple[str, ...] = ()
+    channel_axis: Mapping[str, int]
+    single: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GeneratedDataSet(DataSet):
     """A data set that can be generated as well.
 
@@ -55,38 +55,28 @@ class GeneratedDataSet(DataSet):
     sizes: tuple[int, int]
 
 
+_BOTH = {"x": 0, "y": 0}
+_PRESSURE = {"y": -1}
+_GEOMETRY = ("in_p", "out_p")
 GENERATED = {
     "darcy": GeneratedDataSet(
-        items.darcy_item,
-        channel_axis={"x": 0, "y": 0},
-        make=darcy.make_samples,
-        recipe=darcy.recipe,
-        sizes=PROTOCOL["darcy"],
+        *(items.darcy_item, _BOTH, ()),
+        *(darcy.make_samples, darcy.recipe, PROTOCOL["darcy"]),
     ),
     "navier_stokes": GeneratedDataSet(
-        items.navier_stokes_item,
-        make=navier_stokes.make_samples,
-        recipe=navier_stokes.recipe,
-        sizes=PROTOCOL["navier_stokes"],
+        *(items.navier_stokes_item, {}, ()),
+        *(navier_stokes.make_samples, navier_stokes.recipe, PROTOCOL["navier_stokes"]),
     ),
     "car": GeneratedDataSet(
-        items.car_item,
-        channel_axis={"y": -1},
-        single=("in_p", "out_p"),
-        make=car.make_samples,
-        recipe=car.recipe,
-        sizes=PROTOCOL["car"],
+        *(items.car_item, _PRESSURE, _GEOMETRY),
+        *(car.make_samples, car.recipe, PROTOCOL["car"]),
     ),
     "ahmed": GeneratedDataSet(
-        items.ahmed_item,
-        channel_axis={"y": -1},
-        single=("in_p", "out_p"),
-        make=ahmed.make_samples,
-        recipe=ahmed.recipe,
-        sizes=PROTOCOL["ahmed"],
+        *(items.ahmed_item, _PRESSURE, _GEOMETRY),
+        *(ahmed.make_samples, ahmed.recipe, PROTOCOL["ahmed"]),
     ),
 }
-_STATES = DataSet(items.step_item, channel_axis={"x": 0, "y": 0})
+_STATES = DataSet(items.step_item, _BOTH, ())
 DATA_SETS: dict[str, DataSet] = {
     **GENERATED,
     "burgers": _STATES,

@@ -27,16 +27,7 @@ def save_samples(
 ) -> None:
     """Save a picture of some samples of a data set.
 
-    Parameters
-    ----------
-    path : Path
-        The PNG file.
-    name : str
-        Name of the data set.
-    samples : sequence
-        Raw samples.
-    bounds : two triples
-        The box that became the unit cube, for the proportions of bodies.
+    ``bounds`` is the box that became the unit cube, for the proportions of bodies.
     """
     body = partial(_body, lengths=np.subtract(bounds[1], bounds[0]))
     kinds: dict[str, tuple[Callable[..., None], int]] = {

@@ -63,10 +63,6 @@ def generate(
         with more, a script needs ``if __name__ == "__main__":`` around the call.
     progress : bool, default True
         Show a progress bar when there is something to compute.
-
-    Returns
-    -------
-    Path
     """
     if workers is None:
         workers = os.cpu_count() or 1
@@ -120,27 +116,22 @@ def cached_file(
     workers: int | None = None,
     progress: bool = True,
 ) -> Path:
-    """Make sure that a file holds samples made with some settings.
+    """Make sure that a file holds samples of a generator, made with some settings.
 
     Parameters
     ----------
     make_samples, recipe : callable
-        ``make_samples(seeds, **settings)`` and ``recipe(**settings)`` of a generator.
+        ``make_samples(seeds, **settings)`` and ``recipe(**settings)``.
     n_samples, workers, progress
         See :func:`generate`.
     first_seed : int
         Seed of the first sample.
     settings : mapping
-        Keywords of both functions. Values other than the defaults become part of the
-        name of the file.
+        Values other than the defaults become part of the name of the file.
     cache_dir : path, optional
         Directory of the file, by default ``cache`` beside this module.
     path : path, optional
         The file itself, instead of a name in ``cache_dir``.
-
-    Returns
-    -------
-    Path
     """
     full = recipe(**settings) | {"first_seed": first_seed}
     if path is None:
@@ -179,35 +170,26 @@ def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
 
 def open_samples(path: Path) -> h5py.File:
     """Open a file of generated samples."""
-    if not path.is_file():
-        what = "is a folder, not a file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {what}")
     try:
         file = h5py.File(path, "r")
     except OSError as error:
         raise ValueError(
-            f"{path} is not an HDF5 file or is truncated ({error}); delete it"
+            f"{path} is not an HDF5 file or is truncated ({error}); delete it, or "
+            "choose another file"
         ) from error
-    missing = [name for name in ("recipe", "n_samples") if name not in file.attrs]
-    lengths = {name: len(data) for name, data in file.items()}
-    if missing or set(lengths.values()) != {int(file.attrs["n_samples"])}:
-        file.close()
-        what = f"attribute {missing[0]!r} is missing" if missing else f"has {lengths}"
-        raise ValueError(
-            f"{path} is not a file of generated samples: {what}; delete it, or choose "
-            "another file"
-        )
+    for name in ("recipe", "n_samples"):
+        if name not in file.attrs:
+            file.close()
+            raise ValueError(
+                f"{path} is not a file of generated samples: attribute {name!r} is "
+                "missing; delete it, or choose another file"
+            )
     return file
 
 
 def recipe_of(file: h5py.File) -> dict[str, Any]:
     """Read the recipe of a file of generated samples."""
-    try:
-        recipe: dict[str, Any] = json.loads(file.attrs["recipe"])
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{file.filename}: attribute 'recipe' is broken ({error}); delete the file"
-        ) from error
+    recipe: dict[str, Any] = json.loads(file.attrs["recipe"])
     return recipe
 
 
@@ -277,16 +259,9 @@ def _append(file: h5py.File, part: Path, index: int) -> None:
 
 
 class StoredSamples:
-    """Raw samples of a generated file, read when they are asked for.
+    """The first ``n_samples`` of a generated file, by default all.
 
     Every process opens the file for itself, so that a data loader may have workers.
-
-    Parameters
-    ----------
-    path : path
-        Made by :func:`generate`.
-    n_samples : int, optional
-        Use the first ``n_samples`` only; by default all.
     """
 
     def __init__(

@@ -7,6 +7,16 @@ from scipy.spatial import ConvexHull
 from benchmarks.data.generators.meshes import triangle_normals
 
 STREAM = np.array([1.0, 0.0, 0.0])
+#: The Ahmed body that is measured most, with a slant of 25 degrees.
+NOMINAL = {
+    "length": 1044.0,
+    "width": 389.0,
+    "height": 288.0,
+    "clearance": 50.0,
+    "slant": 25.0,
+    "radius": 100.0,
+    "speed": 40.0,
+}
 
 
 def sphere(levels: int) -> tuple[np.ndarray, np.ndarray]:

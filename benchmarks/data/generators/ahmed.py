@@ -34,16 +34,6 @@ RANGES = {
 }
 UNITS = dict.fromkeys(("length", "width", "height", "clearance", "radius"), "mm")
 UNITS |= {"slant": "degrees", "speed": "m/s"}
-#: The body that is measured most, with a slant of 25 degrees.
-NOMINAL = {
-    "length": 1044.0,
-    "width": 389.0,
-    "height": 288.0,
-    "clearance": 50.0,
-    "slant": 25.0,
-    "radius": 100.0,
-    "speed": 40.0,
-}
 #: Radius of the edges that are sharp on the real body, and length of its slanted face.
 EDGE_RADIUS, SLANT_LENGTH = 0.04, 0.222  # metres
 #: Part of the width or height that a rounding may take on one side at most.
@@ -89,9 +79,7 @@ def ahmed_mesh(
 
     Returns
     -------
-    vertices : array of shape (n, 3)
-        In metres.
-    triangles : integer array of shape (2 n - 4, 3)
+    vertices, triangles : arrays of shapes (n, 3), in metres, and (2 n - 4, 3)
     """
     length, width, height, clearance, radius = (
         parameters[name] / 1000

@@ -38,42 +38,21 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Family:
-    """A family of bodies.
+    """A family of bodies with random parameters.
 
-    Attributes
-    ----------
-    name : str
-        Name of the data set.
-    version : int
-        Raised with every change of the generated numbers.
-    ranges : mapping
-        Lowest and highest value of each parameter.
-    units : mapping
-        Units of the parameters; parameters without one are ratios.
-    draw : callable
-        Parameters that belong to a seed.
-    mesh : callable
-        Vertices and triangles of the body with some parameters and cells.
-    bounds : two triples
-        Box, in metres, that holds every body of the family.
-    speed : float, optional
-        Speed of the wind in m/s; if None, it is the parameter ``speed``.
-    constants : mapping
-        Numbers of the recipe that all shapes share.
-    sampling : str
-        How parameters are drawn, in words.
+    ``bounds`` is a box, in metres, that holds every body of the family.
     """
 
     name: str
-    version: int
-    ranges: Mapping[str, tuple[float, float]]
-    units: Mapping[str, str]
-    draw: Callable[[int], dict[str, float]]
+    version: int  # raised with every change of the generated numbers
+    ranges: Mapping[str, tuple[float, float]]  # of the parameters
+    units: Mapping[str, str]  # parameters without one are ratios
+    draw: Callable[[int], dict[str, float]]  # the parameters of a seed
     mesh: Callable[[Mapping[str, float], Cells], tuple[Array, Triangles]]
     bounds: Bounds
-    speed: float | None
-    sampling: str
-    constants: Mapping[str, float] = field(default_factory=dict)
+    speed: float | None  # of the wind in m/s; None: it is the parameter "speed"
+    sampling: str  # how parameters are drawn, in words
+    constants: Mapping[str, float] = field(default_factory=dict)  # of the recipe
 
 
 def body_samples(

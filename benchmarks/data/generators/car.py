@@ -65,8 +65,7 @@ def car_mesh(
 
     Returns
     -------
-    vertices : array of shape (n, 3)
-    triangles : integer array of shape (2 n - 4, 3)
+    vertices, triangles : arrays of shapes (n, 3) and (2 n - 4, 3)
     """
     p = parameters
     box, triangles = box_surface(cells)

@@ -97,19 +97,8 @@ def source_velocity(
 ) -> Array:
     """Compute the velocity due to a unit source on each panel and its images.
 
-    Parameters
-    ----------
-    points : array of shape (m, 3)
-    vertices, triangles : arrays of shapes (k, 3) and (n, 3)
-        Panels.
-    mirrors : str
-        Axes whose coordinate plane is a mirror.
-    own_panels : bool
-        Whether point i is the centre of panel i, seen from the side of the normal.
-
-    Returns
-    -------
-    array of shape (3, m, n)
+    With ``own_panels``, point i is the centre of panel i, seen from the side of the
+    normal. The result has the shape (3, points, panels).
     """
     panels = _Panels(vertices, triangles)
     result = np.zeros((3, len(points), len(triangles)))

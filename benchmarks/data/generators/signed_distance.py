@@ -12,16 +12,7 @@ UNIT_CUBE: Bounds = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 def grid_points(bounds: Bounds, grid: int) -> Array:
     """Return the points of a regular grid over a box, its faces included.
 
-    Parameters
-    ----------
-    bounds : two triples
-        Lowest and highest corner of the box.
-    grid : int
-        Points per axis, at least 2.
-
-    Returns
-    -------
-    array of shape (grid, grid, grid, 3)
+    The result has the shape (grid, grid, grid, 3).
     """
     axes = [np.linspace(a, b, grid) for a, b in zip(*bounds, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1)
@@ -31,18 +22,7 @@ def signed_distance(vertices: Array, triangles: Triangles, points: Array) -> Arr
     """Compute the distance of points to a closed surface, negative inside.
 
     The sign is that of the angle-weighted normal at the nearest place of the surface,
-    which is exact for a closed mesh.
-
-    Parameters
-    ----------
-    vertices : array of shape (n, 3)
-    triangles : integer array of shape (m, 3)
-        Counter-clockwise seen from outside.
-    points : array of shape (..., 3)
-
-    Returns
-    -------
-    array of shape (...)
+    which is exact for a closed mesh. Triangles are counter-clockwise seen from outside.
     """
     try:
         import igl

@@ -27,16 +27,7 @@ def surface_velocity(flow: Flow, vertices: Array, triangles: Triangles) -> Array
     quadratic function of the two tangential coordinates is fitted to them by least
     squares with weights 1 / (1 + (distance / size)^2)^2.
 
-    Parameters
-    ----------
-    flow : Flow
-        Solution on some mesh of the body, or on a part of it that mirrors complete.
-    vertices, triangles : arrays of shapes (n, 3) and (m, 3)
-        The mesh to evaluate on.
-
-    Returns
-    -------
-    array of shape (n, 3)
+    The flow is solved on another mesh of the body, or on a part that mirrors complete.
     """
     # Images complete the body in mirrors that cut it; those in the ground are another.
     cut = "".join(

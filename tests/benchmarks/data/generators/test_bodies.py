@@ -8,7 +8,7 @@ import pytest
 import torch
 from neuralop.models import FNOGNO
 from scipy.spatial import cKDTree
-from support.solids import check_mesh, sphere
+from support.solids import NOMINAL, check_mesh, sphere
 
 from benchmarks.data.generators import ahmed, car
 from benchmarks.data.generators.bodies import LIMITS, surface_pressure
@@ -126,7 +126,7 @@ def test_sample_depends_on_its_seed_alone(module):
 
 
 def test_fine_mesh_has_the_same_pressure():
-    arguments = (ahmed.AHMED, ahmed.NOMINAL)
+    arguments = (ahmed.AHMED, NOMINAL)
     coarse = surface_pressure(*arguments, cells=(24, 8, 8), panel_cells=(24, 8, 8))
     fine = surface_pressure(*arguments, cells=(48, 16, 16), panel_cells=(24, 8, 8))
     check_mesh(*fine[:2])
@@ -209,9 +209,9 @@ def test_bad_arguments_are_named(change, error, message):
 
 def test_pressure_of_a_fine_surface_is_that_of_the_same_flow():
     settings = {"panel_cells": (12, 4, 4)}
-    coarse, _, expected = surface_pressure(ahmed.AHMED, ahmed.NOMINAL, **settings)
+    coarse, _, expected = surface_pressure(ahmed.AHMED, NOMINAL, **settings)
     fine, triangles, cp = surface_pressure(
-        ahmed.AHMED, ahmed.NOMINAL, cells=FINE_CELLS, **settings
+        ahmed.AHMED, NOMINAL, cells=FINE_CELLS, **settings
     )
     assert len(fine) >= 90_000
     check_mesh(fine, triangles)

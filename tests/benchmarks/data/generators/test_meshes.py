@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.solids import check_mesh, sphere
+from support.solids import NOMINAL, check_mesh, sphere
 
 from benchmarks.data.generators import ahmed, car
 from benchmarks.data.generators.meshes import (
@@ -102,7 +102,7 @@ def test_bodies_are_symmetric_and_smooth(family):
 
 
 def test_ahmed_body_has_its_shape():
-    vertices, triangles = ahmed.ahmed_mesh(ahmed.NOMINAL, (96, 32, 32))
+    vertices, triangles = ahmed.ahmed_mesh(NOMINAL, (96, 32, 32))
     low, high = vertices.min(0), vertices.max(0)
     np.testing.assert_allclose(high[:2] - low[:2], [1.044, 0.389], rtol=1e-6)
     assert low[2] == pytest.approx(0.05)
@@ -124,7 +124,7 @@ def test_ahmed_body_has_its_shape():
 
 
 def test_slant_zero_is_a_rounded_box():
-    vertices, _ = ahmed.ahmed_mesh(ahmed.NOMINAL | {"slant": 0.0})
+    vertices, _ = ahmed.ahmed_mesh(NOMINAL | {"slant": 0.0})
     behind = vertices[:, 0] > 0.1
     assert vertices[behind, 2].max() == pytest.approx(0.338)
     centred = vertices - [0, 0, 0.05 + 0.144]

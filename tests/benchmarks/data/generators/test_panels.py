@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.solids import STREAM, ellipsoid_velocity, relative_error, sphere
+from support.solids import NOMINAL, STREAM, ellipsoid_velocity, relative_error, sphere
 
 from benchmarks.data.generators import ahmed, panels
 from benchmarks.data.generators.meshes import (
@@ -116,7 +116,7 @@ def test_source_jumps_at_its_panel():
 
 
 def test_no_air_passes_the_body_and_none_is_made():
-    vertices, triangles = ahmed.ahmed_mesh(ahmed.NOMINAL, (12, 4, 4))
+    vertices, triangles = ahmed.ahmed_mesh(NOMINAL, (12, 4, 4))
     flow = solve_flow(vertices, triangles, STREAM, mirrors="z")
     through = (flow.velocity * flow.normals).sum(1)
     np.testing.assert_allclose(through, 0, atol=1e-12)
@@ -166,13 +166,13 @@ def test_far_from_the_ground_it_is_not_felt():
 
 
 def test_half_of_a_symmetric_body_is_enough():
-    vertices, triangles = ahmed.ahmed_mesh(ahmed.NOMINAL, (12, 4, 4))
+    vertices, triangles = ahmed.ahmed_mesh(NOMINAL, (12, 4, 4))
     whole = solve_flow(vertices, triangles, STREAM, mirrors="z")
     half = half_body(vertices, triangles)
     flow = solve_flow(vertices, half, STREAM, mirrors="yz")
     right = (vertices[triangles, 1] >= 0).all(1)
     np.testing.assert_allclose(flow.velocity, whole.velocity[right], atol=1e-11)
-    fine = ahmed.ahmed_mesh(ahmed.NOMINAL, (24, 8, 8))
+    fine = ahmed.ahmed_mesh(NOMINAL, (24, 8, 8))
     np.testing.assert_allclose(
         surface_velocity(flow, *fine), surface_velocity(whole, *fine), atol=2e-3
     )
