@@ -124,10 +124,6 @@ def load_splits(
     **settings
         Keywords of the items, such as ``stride`` of Darcy flow, and of the generator,
         such as its ``size``, or of the reader of files.
-
-    Returns
-    -------
-    Splits
     """
     chosen = data_set(name)
     for_items = keywords(chosen.item)

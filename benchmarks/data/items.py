@@ -14,18 +14,8 @@ from benchmarks.data.splits import Item, RawSample
 def darcy_item(sample: RawSample, *, stride: int = 1) -> Item:
     """Make permeability and pressure the input and target of a model.
 
-    Parameters
-    ----------
-    sample : mapping
-        ``coeff`` and ``sol`` of shape (size, size), of a generated or a public file.
-    stride : int, default 1
-        Keep every ``stride``-th node; must divide ``size - 1``.
-
-    Returns
-    -------
-    dict
-        ``x`` and ``y``, float32, of shape (1, points, points) with
-        ``points = (size - 1) // stride + 1``.
+    ``coeff`` and ``sol`` of shape (size, size) become ``x`` and ``y`` of shape
+    (1, points, points) with every ``stride``-th node, which must divide ``size - 1``.
     """
     check_stride(len(sample["coeff"]), stride)
     coeff, sol = (
@@ -39,16 +29,9 @@ def darcy_item(sample: RawSample, *, stride: int = 1) -> Item:
 def navier_stokes_item(sample: RawSample) -> Item:
     """Make the first half of the records the input, and the second half the target.
 
-    Parameters
-    ----------
-    sample : mapping
-        ``u`` of shape (n1, n2, records), the vorticity at an even number of records.
-
-    Returns
-    -------
-    dict
-        ``x`` (4, n1, n2, records / 2): vorticity, the two coordinates in [0, 2 pi), and
-        time 0, 1, ...; ``y`` (1, n1, n2, records / 2).
+    ``u`` has the shape (n1, n2, records). The channels of ``x``, of shape (4, n1, n2,
+    records / 2), are vorticity, the two coordinates in [0, 2 pi), and time 0, 1, ...;
+    ``y`` is the vorticity, of shape (1, n1, n2, records / 2).
     """
     u = torch.from_numpy(sample["u"])
     if u.shape[-1] % 2:
@@ -91,17 +74,9 @@ def car_item(sample: RawSample) -> Item:
 def ahmed_item(sample: RawSample) -> Item:
     """Make one Ahmed body the input and target of neuraloperator's `FNOGNO`.
 
-    Parameters
-    ----------
-    sample : mapping
-        As for `car_item`, and the speed of the wind: ``velocity`` in m/s, or
-        ``normalized_velocity``.
-
-    Returns
-    -------
-    dict
-        As `car_item`, but ``f`` (g, g, g, 2) has a second channel: the speed of the
-        wind, 0 for 10 m/s and 1 for 70 m/s, the same everywhere.
+    As `car_item`, but ``f`` (g, g, g, 2) has a second channel: the speed of the wind, 0
+    for 10 m/s and 1 for 70 m/s, the same everywhere. The sample has it as ``velocity``
+    in m/s, or scaled as ``normalized_velocity``.
     """
     if "normalized_velocity" in sample:
         speed = float(sample["normalized_velocity"])

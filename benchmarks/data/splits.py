@@ -31,17 +31,7 @@ class Source(Protocol):
 
 
 class OperatorDataset(Dataset[Item]):
-    """Samples of a source as dictionaries of tensors, read when they are asked for.
-
-    Parameters
-    ----------
-    source : Source
-        Gives the raw arrays of sample ``i``.
-    item : callable
-        Turns the raw arrays into the keywords of a model and the target ``y``.
-    indices : sequence of int, optional
-        Indices of the samples in the source, by default all.
-    """
+    """Items of a source, read when they are asked for; all, or those of ``indices``."""
 
     def __init__(
         self,
@@ -65,20 +55,9 @@ def fit_normalizers(
 ) -> dict[str, UnitGaussianNormalizer]:
     """Compute mean and deviation of every channel over all samples of a dataset.
 
-    One sample is in memory at a time; sums are in double precision.
-
-    Parameters
-    ----------
-    dataset : OperatorDataset
-        The training samples, and no others.
-    channel_axis : mapping
-        For each key to normalise the axis of a sample (without batch) that counts
-        channels.
-
-    Returns
-    -------
-    dict
-        neuraloperator's normalisers by key, for samples with a leading batch axis.
+    One sample is in memory at a time; sums are in double precision. ``channel_axis``
+    has for each key the axis of a sample (without batch) that counts channels. The
+    normalisers are for samples with a leading batch axis.
     """
     moments = {key: _Moments() for key in channel_axis}
     for index in range(len(dataset) if moments else 0):
@@ -187,14 +166,8 @@ class FieldProcessor(DataProcessor):
 class Splits:
     """Training and test samples, with normalisers of the training samples.
 
-    Parameters
-    ----------
-    train, test : OperatorDataset
-        The samples.
-    channel_axis : mapping
-        The keys to scale, with the axis that counts their channels; none by default.
-    single : tuple of str
-        Keys without a batch axis in the model's call.
+    ``channel_axis`` has the keys to scale, with the axis that counts their channels;
+    ``single`` has the keys without a batch axis in the model's call.
     """
 
     train: OperatorDataset

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import checkpoints, efficiency, records
 from benchmarks.__main__ import main
-from benchmarks.data.car import car_mesh, draw_parameters
+from benchmarks.data.generators.car import car_mesh, draw_parameters
 from benchmarks.efficiency import (
     IN_CHANNELS,
     LAYERS,

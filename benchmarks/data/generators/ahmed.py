@@ -52,7 +52,7 @@ def draw_parameters(seed: int) -> dict[str, float]:
     """Draw the parameters that belong to ``seed``.
 
     The seeds 0 to 63 make a Latin hypercube, the seeds 64 to 127 the next, and so on:
-    a body does not depend on how many are asked for, as it would in a single one.
+    a body does not depend on the number of samples, as it would in a single hypercube.
     """
     low, high = np.array(list(RANGES.values())).T
     values = low + (high - low) * latin_hypercube(seed // BLOCK)[seed % BLOCK]
@@ -64,10 +64,9 @@ def ahmed_mesh(
 ) -> tuple[Array, Triangles]:
     """Build the mesh of an Ahmed body: a box with a round front and slanted rear.
 
-    The front edges have the radius that is asked for, as far as the box is high and
-    wide enough for it (48 % of the smaller one at most). The other edges, sharp on the
-    real body, have a radius of 40 mm; along the sides it grows to that of the front.
-    The upper end of the slant is rounded as well.
+    The front edges have the given radius, but at most 48 % of the height and width.
+    The other edges, sharp on the real body, have a radius of 40 mm; along the sides it
+    grows to that of the front. The upper end of the slant is rounded as well.
 
     Parameters
     ----------

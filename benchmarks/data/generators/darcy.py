@@ -67,16 +67,7 @@ def darcy_matrix(coeff: Array) -> csc_array:
 def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     """Solve ``-div(a grad u) = f`` on the unit square with ``u = 0`` on its boundary.
 
-    Parameters
-    ----------
-    coeff : array of shape (size, size)
-        Permeability ``a`` on the nodes, boundary included; at least 4 x 4, positive.
-    source : float or array of shape (size, size)
-        Right-hand side ``f``.
-
-    Returns
-    -------
-    array of shape (size, size)
+    The permeability ``a`` is given on at least 4 x 4 nodes, boundary included.
     """
     right_side = np.broadcast_to(np.asarray(source, dtype=float), coeff.shape)
     pressure = np.zeros(coeff.shape)
@@ -89,18 +80,8 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
 def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[Any]]:
     """Compute permeability and pressure of some seeds, as they are stored.
 
-    Parameters
-    ----------
-    seeds : sequence of int
-        One per sample.
-    size : int, default 241
-        Nodes per axis, boundary included.
-
-    Returns
-    -------
-    dict
-        ``coeff`` (uint8: both values are small integers) and ``sol`` (float32), each
-        of shape (n, size, size).
+    ``coeff`` (uint8: both values are small integers) and ``sol`` (float32) have the
+    shape (n, size, size), boundary included.
     """
     coeff = np.stack([permeability(seed, size) for seed in seeds])
     sol = np.stack([solve_darcy(field) for field in coeff])

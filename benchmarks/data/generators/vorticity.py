@@ -100,8 +100,8 @@ class _Flow:
     ``-K..K`` of ``K = kept_modes(size)`` in rising order.
 
     With the complex velocity ``z = u + i v`` the advection is ``Im(D^2 z^2) / 2``,
-    ``D = d/dx - i d/dy``. That takes one complex transform each way: half of what the
-    products of the velocity with the gradient would take.
+    ``D = d/dx - i d/dy``. That takes one complex transform each way: half the
+    cost of the products of the velocity with the gradient.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class _Flow:
         """Return advection and forcing: all of ``dw/dt`` but the viscosity."""
         # Mode k sits at position k + K of the padded modes, instead of k modulo size:
         # this gives z times a wave of number K, and the modes of z^2 shifted by 2 K.
-        # Those wanted are at K..3K; what wraps around the end lands below K.
+        # The wanted modes are at K..3K; modes that wrap around the end land below K.
         width = 2 * self.kept + 1
         torch.mul(modes, self.to_velocity, out=self.padded[:, :width, :width])
         velocity = torch.fft.ifft2(self.padded, norm="forward")

@@ -19,15 +19,7 @@ Content = TypeVar("Content", dict[str, Any], list[Any])
 
 
 class FileSource:
-    """Raw samples of a file or folder, read when they are asked for.
-
-    Parameters
-    ----------
-    path : path
-        The file or folder; its name in error messages.
-    length : int
-        Number of samples.
-    """
+    """Raw samples of a file or folder, read when they are asked for."""
 
     def __init__(self, path: Path, length: int) -> None:
         self.path = path
@@ -133,20 +125,8 @@ def check_shapes(
 ) -> dict[str, int]:
     """Check that arrays exist, are of real numbers, and have the expected shapes.
 
-    Parameters
-    ----------
-    path : Path
-        For the error message.
-    arrays : mapping
-        Arrays by name, with ``shape`` and ``dtype``.
-    shapes : mapping
-        Expected shapes by name. A letter or word stands for one size, the same wherever
-        it occurs.
-
-    Returns
-    -------
-    dict
-        The sizes of the letters and words.
+    In a shape, a letter or word stands for one size, the same wherever it occurs. The
+    result has these sizes. ``path`` is for the error messages.
     """
     sizes: dict[str, int] = {}
     for key, expected in shapes.items():

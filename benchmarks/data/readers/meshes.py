@@ -123,12 +123,7 @@ class MeshSamples(FileSource):
 class CarMeshes(MeshSamples):
     """Cars of the folder published with GINO, in the order of its list.
 
-    Parameters
-    ----------
-    folder : path
-        With ``watertight_meshes.txt``, ``watertight_global_bounds.txt`` and ``data``.
-    **options
-        ``grid`` and ``cache_dir``, see :class:`MeshSamples`.
+    ``options`` are ``grid`` and ``cache_dir`` of :class:`MeshSamples`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
@@ -149,15 +144,10 @@ class CarMeshes(MeshSamples):
 class AhmedMeshes(MeshSamples):
     """Ahmed bodies of ``train`` or ``test`` of the folder published with GINO.
 
-    The bounds are in ``global_bounds.txt`` above the folder, in ``train`` beside it, or
-    in the folder itself: both parts must be scaled alike.
-
-    Parameters
-    ----------
-    folder : path
-        ``train`` or ``test``; all its meshes are taken, in the order of their numbers.
-    **options
-        ``grid`` and ``cache_dir``, see :class:`MeshSamples`.
+    All meshes of the folder are taken, in the order of their numbers. The bounds are in
+    ``global_bounds.txt`` above the folder, in ``train`` beside it, or in the folder
+    itself: both parts must be scaled alike. ``options`` are ``grid`` and ``cache_dir``
+    of :class:`MeshSamples`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:

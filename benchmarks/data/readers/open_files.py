@@ -40,16 +40,9 @@ from benchmarks.data.store import CACHE_DIR
 
 @dataclass(frozen=True)
 class PublicFiles:
-    """Training and test samples of public files.
+    """Training and test samples of public files: sources, indices, name of the format.
 
-    Attributes
-    ----------
-    train, test : Source
-        The opened files; the same object if one file holds both.
-    train_indices, test_indices : range
-        Indices of the samples in them.
-    format : str
-        Name of their format.
+    Both sources are the same object if one file holds both.
     """
 
     train: Source
@@ -90,10 +83,6 @@ def open_files(
         Sizes of the splits, by default those of the paper.
     **options
         Of the reader: ``grid``, points per axis of the distances to meshes.
-
-    Returns
-    -------
-    PublicFiles
     """
     if name not in FORMATS:
         raise ValueError(f"name (={name!r}) must be one of {', '.join(FORMATS)}")

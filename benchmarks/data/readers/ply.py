@@ -41,19 +41,10 @@ class _UnsupportedError(Exception):
 def read_ply(
     path: str | os.PathLike[str],
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Read vertices and triangles of a mesh.
+    """Read vertices (n, 3) and triangles (m, 3) of a mesh.
 
-    Other properties of vertices and faces, and other elements, are skipped.
-
-    Parameters
-    ----------
-    path : path
-        The file. All faces must be triangles.
-
-    Returns
-    -------
-    vertices : float64 array of shape (n, 3)
-    triangles : int64 array of shape (m, 3)
+    Other properties of vertices and faces, and other elements, are skipped. All faces
+    must be triangles.
     """
     path = existing(path)
     try:

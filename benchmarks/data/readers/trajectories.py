@@ -28,14 +28,9 @@ WAKE_SHAPES: dict[str, tuple[int | str, ...]] = {
 class StatePairs(FileSource):
     """States and their successors, one trajectory after the other.
 
-    A sample has ``before`` and ``after``, each of shape (channels, points...).
-
-    Parameters
-    ----------
-    path : Path
-        The file, for error messages.
-    states : array of shape (trajectories, times, channels, points...)
-        All states, in memory; whole trajectories serve rollouts.
+    A sample has ``before`` and ``after``, each of shape (channels, points...). For
+    rollouts, ``states`` has whole trajectories, of shape (trajectory, time, channels,
+    points...).
     """
 
     def __init__(self, path: Path, states: Array32) -> None:
