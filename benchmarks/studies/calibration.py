@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import environment, tables
-from benchmarks.data.dataset import Splits
+from benchmarks.data import Splits
 from benchmarks.files import atomic_path
 from benchmarks.models import NO_SCALE
 from benchmarks.options import (

@@ -8,9 +8,7 @@ import torch
 from neuralop.models import FNO
 from torch import Tensor, nn
 
-from benchmarks.data.darcy import darcy_fields
-from benchmarks.data.dataset import OperatorDataset, RawSample, Splits
-from benchmarks.data.items import darcy_item
+from benchmarks.data import OperatorDataset, RawSample, Splits, darcy_fields, darcy_item
 from benchmarks.models import PaddedOperator
 from benchmarks.training.loop import Run
 from dinozaur_no import Predictive, VariationalOperator

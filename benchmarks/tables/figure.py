@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks import tables
-from benchmarks.data.car import CAR
+from benchmarks.data import CAR
 from benchmarks.experiments import Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build

@@ -7,10 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.data.dataset import Item, OperatorDataset, Splits
-from benchmarks.data.sets import data_set, keywords
-from benchmarks.data.sets import load_splits as load_named
-from benchmarks.data.store import CACHE_DIR
+from benchmarks.data import CACHE_DIR, Item, OperatorDataset, Splits, data_set, keywords
+from benchmarks.data import load_splits as load_named
 from benchmarks.experiments import Experiment
 from benchmarks.files import locked
 from benchmarks.models import IN_CHANNELS

@@ -6,7 +6,7 @@ from support.runs import is_png, record
 
 from benchmarks import presets
 from benchmarks.__main__ import main
-from benchmarks.data.car import car_mesh, draw_parameters
+from benchmarks.data.generators.car import car_mesh, draw_parameters
 from benchmarks.presets import VARIED
 from benchmarks.tables import records
 from benchmarks.tables.figure import roof
