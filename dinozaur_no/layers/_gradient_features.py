@@ -114,15 +114,16 @@ class _Features(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         basis: RealBasis = ctx.basis
         (grad,) = grads
+        v, w_grad, w = ctx.saved_tensors
         with full_precision(grad.device.type):
             if not torch.is_grad_enabled():
-                return grad, *_features_backward(grad, *ctx.saved_tensors, basis), None
+                return grad, *_features_backward(grad, v, w_grad, w, basis), None
 
             # Somebody will differentiate this again.
-            def naive(*inputs: Tensor) -> Tensor:
-                return naive_features(torch.zeros_like(grad), *inputs, basis)
+            def naive(v: Tensor, w_grad: Tensor, w: Tensor) -> Tensor:
+                return naive_features(torch.zeros_like(grad), v, w_grad, w, basis)
 
-            pull = torch.func.vjp(naive, *ctx.saved_tensors)[1]
+            pull = torch.func.vjp(naive, v, w_grad, w)[1]
             return grad, *pull(grad), None
 
     @staticmethod
@@ -152,12 +153,12 @@ def _features_backward(
     buffer = mix_channels(weight.T, grad)
     for block in _blocks(buffer):
         with torch.enable_grad():
-            pair = [x[block].detach().requires_grad_() for x in (v, u)]
-            inner = _inner_products(*pair, basis)
+            a, b = (x[block].detach().requires_grad_() for x in (v, u))
+            inner = _inner_products(a, b, basis)
         features = inner.detach().tanh()
         flow = buffer[block]
         flow = torch.addcmul(flow, flow * features, features, value=-1)
-        dv[block], du[block] = torch.autograd.grad(inner, pair, flow)
+        dv[block], du[block] = torch.autograd.grad(inner, (a, b), flow)
         buffer[block] = features
     d_weight = torch.bmm(grad.flatten(2), buffer.flatten(2).mT).sum(0)
     d_gradient_weight = torch.bmm(du.flatten(2), v.flatten(2).mT).sum(0)

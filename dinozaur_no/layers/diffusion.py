@@ -260,7 +260,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         """
         if self.raw_displacement is None:
             return None
-        arrows = self.raw_displacement * self.raw_displacement.new_tensor(self.extent)
+        extent = self.raw_displacement.new_tensor(self.extent)
+        arrows: Tensor = self.raw_displacement * extent
         if self.kernels == 1:
             return arrows
         return torch.cat([torch.zeros_like(arrows[:1]), arrows])
@@ -357,9 +358,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 f"{name} has shape {tuple(value.shape)}, expected {shape} or "
                 f"{(items, *shape)} for this input"
             )
-        if value.ndim == len(shape):
-            value = value[None]
-        return value[:, None] if self.kernels == 1 else value
+        per_item: Tensor = value[None] if value.ndim == len(shape) else value
+        return per_item[:, None] if self.kernels == 1 else per_item
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
         """Return the coefficients of the input."""
@@ -390,9 +390,10 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             if self.gradient_weight is None or self.mix_weight is None:
                 return basis.synthesise(p).to(out_dtype)
             features = basis.features
-            weights = (self.gradient_weight, self.mix_weight[:, columns:])
+            w_grad = self.gradient_weight.to(dtype)
+            w = self.mix_weight[:, columns:].to(dtype)
             add = add_features if self.memory == "lean" else naive_features
-            y = add(features.synthesise(p), v, *(w.to(dtype) for w in weights), basis)
+            y = add(features.synthesise(p), v, w_grad, w, basis)
             return features.interpolate(y).to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
