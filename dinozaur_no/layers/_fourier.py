@@ -121,18 +121,21 @@ class RealBasis:
         time = time.view(*time.shape, *(1 for _ in self.axes))
         return torch.exp(-self.eigenvalues * time) * c
 
-    def move(self, c: Tensor, shift: Tensor) -> Tensor:
-        """Translate fields, given by coefficients (..., *modes), by shifts (..., d).
+    def move(self, c: Tensor, time: Tensor, shift: Tensor) -> Tensor:
+        """Diffuse fields as `diffuse` does, and translate them by shifts (..., d).
 
-        Each axis rotates its pairs of cosine and sine. The cosine at Nyquist has no
-        partner and gets the cosine of the angle alone.
+        Each axis damps and rotates its pairs of cosine and sine. The cosine at Nyquist
+        has no partner and gets the cosine of the angle alone.
         """
         d = len(self.axes)
         for j, axis in enumerate(self.axes):
-            angle = self.frequencies[j] * shift[..., j, None]
+            frequency = self.frequencies[j]
+            angle = frequency * shift[..., j, None]
+            damping = torch.exp(-frequency.square() * time[..., None])
             along = (*angle.shape[:-1], *[1] * j, axis.size, *[1] * (d - 1 - j))
-            cos, sin = angle.cos(), angle.sin() * self.signs[j]
-            c = cos.view(along) * c - sin.view(along) * axis.partner(c, j - d)
+            cos = (damping * angle.cos()).view(along)
+            sin = (damping * angle.sin() * -self.signs[j]).view(along)
+            c = torch.addcmul(cos * c, sin, axis.partner(c, j - d))
         return c
 
     def gradient(self, c: Tensor) -> Tensor:

@@ -17,16 +17,14 @@ and exporters see, and it differentiates any number of times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._torch import full_precision
 from ._fourier import RealBasis
-
-Memory = Literal["lean", "fast"]
 
 # Bytes of gradients at a time on a CPU (fits its caches; measured).
 _CPU_BYTES = 16 << 20
@@ -188,49 +186,3 @@ def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
     weights = weight.expand(x.shape[0], -1, -1)
     mixed = torch.bmm(weights, x.flatten(2))
     return mixed.view(*mixed.shape[:2], *x.shape[2:])
-
-
-def recomputed(
-    memory: Memory, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor | None
-) -> tuple[Tensor, ...]:
-    """Call a function; with lean memory, keep its inputs alone for the backward pass.
-
-    The backward pass then calls it once more. It differentiates any number of times,
-    and inside `torch.func`; a compiler sees the function itself.
-    """
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    if memory == "fast" or torch.compiler.is_compiling() or tracing:
-        return function(*inputs)
-    where = [x is not None for x in inputs]
-
-    def of_given(*tensors: Tensor) -> tuple[Tensor, ...]:
-        rest = iter(tensors)
-        return function(*(next(rest) if there else None for there in where))
-
-    y: tuple[Tensor, ...] = _Recomputed.apply(
-        of_given, *(x for x in inputs if x is not None)
-    )
-    return y
-
-
-class _Recomputed(torch.autograd.Function):
-    """`recomputed` for a function of tensors."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor
-    ) -> tuple[Tensor, ...]:
-        return function(*inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.function, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        with full_precision(grads[0].device.type):
-            pull = torch.func.vjp(ctx.function, *ctx.saved_tensors)[1]
-            return None, *pull(grads)

@@ -22,12 +22,10 @@ from .._validation import (
 from ._configure import ConfigurableClass
 from ._fourier import BasisCache, FeatureGridKind, Method
 from ._gradient_features import (
-    Memory,
     add_features,
     gradient_weight_init,
     linear_weight,
     mix_channels,
-    naive_features,
 )
 
 
@@ -48,8 +46,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         Where the features are formed, as in `DiffusionSpectralConv`.
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis, as in `DiffusionSpectralConv`.
-    memory : {"lean", "fast"}, default "lean"
-        What to keep for the backward pass, as in `DiffusionSpectralConv`.
     **kwargs
         All other options of ``SpectralConv``, with its defaults and meaning.
 
@@ -75,7 +71,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         extent: float | Sequence[float] = 1.0,
         feature_grid: FeatureGridKind = "modes",
         axis_method: Method = "auto",
-        memory: Memory = "lean",
         **kwargs: Any,
     ) -> None:
         positive_int("in_channels", in_channels)
@@ -92,7 +87,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             kwargs["resolution_scaling_factor"] = list(scaling)
         super().__init__(in_channels, out_channels, modes, **kwargs)
         self.extent = per_axis("extent", extent, self.order)
-        self.memory = one_of("memory", memory, ("lean", "fast"))
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(axis_method, feature_grid)
         self.gradient_weight = nn.Parameter(
@@ -141,9 +135,8 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
                 w.to(dtype) for w in (self.gradient_weight, self.mix_weight)
             )
             p = mix_channels(w_mix[:, : self.out_channels], c)
-            add = add_features if self.memory == "lean" else naive_features
             field = basis.features.synthesise(p)
-            y = add(field, c, w_grad, w_mix[:, self.out_channels :], basis)
+            y = add_features(field, c, w_grad, w_mix[:, self.out_channels :], basis)
             return basis.features.interpolate(y)
 
     def _frequency_modes(self) -> list[int]:
