@@ -74,8 +74,6 @@ def naive_kernel(
 class _Kernel(torch.autograd.Function):
     """`apply_kernel`, with the adjoint kernel in the backward pass."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         c: Tensor,
@@ -97,15 +95,21 @@ class _Kernel(torch.autograd.Function):
         basis: RealBasis = ctx.basis
         (grad,) = grads
         with full_precision(grad.device.type):
-            if shift is not None and any(axis.at_nyquist for axis in basis.axes):
-                # The cosine at Nyquist does not move, so it breaks the rule above.
+            # The cosine at Nyquist does not move, so it breaks the rule above. Whoever
+            # differentiates this again needs the definition, too.
+            at_nyquist = any(axis.at_nyquist for axis in basis.axes)
+            if torch.is_grad_enabled() or (shift is not None and at_nyquist):
+                where = [x is not None for x in (shift, weight)]
                 inputs = [x for x in (c, time, shift, weight) if x is not None]
 
-                def naive(c: Tensor, time: Tensor, shift: Tensor, *w: Tensor) -> Tensor:
-                    return naive_kernel(c, time, shift, w[0] if w else None, basis)
+                def naive(c: Tensor, time: Tensor, *rest: Tensor) -> Tensor:
+                    given = iter(rest)
+                    b, w = (next(given) if there else None for there in where)
+                    return naive_kernel(c, time, b, w, basis)
 
-                pulled = torch.func.vjp(naive, *inputs)[1](grad)
-                return *pulled, *(None for _ in range(5 - len(pulled)))
+                d_c, d_time, *others = torch.func.vjp(naive, *inputs)[1](grad)
+                given = iter(others)
+                return d_c, d_time, *(next(given) if w else None for w in where), None
             flow = grad if weight is None else mix_channels(weight.T, grad)
             back = None if shift is None else -shift
             h = naive_kernel(flow, time, back, None, basis)
@@ -120,10 +124,16 @@ class _Kernel(torch.autograd.Function):
                 d_weight = torch.bmm(grad.flatten(2), v.flatten(2).mT).sum(0)
         return h, d_time, d_shift, d_weight, None
 
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[Tensor, int]:
+        return torch.vmap(naive_kernel, in_dims)(*args), 0
+
 
 def _inner(a: Tensor, b: Tensor, items: int) -> Tensor:
     """Inner products over the modes, (items, c), summed over a batch if items is 1."""
-    products = torch.einsum("bck,bck->bc", a.flatten(2), b.flatten(2))
+    products = (a * b).flatten(2).sum(2)
     return products.sum_to_size(items, products.shape[1])
 
 

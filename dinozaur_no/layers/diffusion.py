@@ -325,18 +325,18 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         time = time if diffusion_time is None else diffusion_time
         shift = shift if displacement is None else displacement
         shape = tuple(self.raw_time.shape)
-        check_per_item("diffusion_time", time, shape, len(x))
+        check_per_item("diffusion_time", time, shape, x.shape[0])
         time = time.reshape(-1, self.kernels, self.in_channels)
         if shift is not None:
-            check_per_item("displacement", shift, (*shape, self.order), len(x))
+            check_per_item("displacement", shift, (*shape, self.order), x.shape[0])
             shift = shift.reshape(-1, self.kernels, self.in_channels, self.order)
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
         if not self.complex_data:
             return self._convolve(x, time, shift, n_out)
         parts = torch.cat([x.real, x.imag if x.is_complex() else torch.zeros_like(x)])
-        if len(time) > 1:
+        if time.shape[0] > 1:
             time = torch.cat([time, time])
-        if shift is not None and len(shift) > 1:
+        if shift is not None and shift.shape[0] > 1:
             shift = torch.cat([shift, shift])
         return torch.complex(*self._convolve(parts, time, shift, n_out).chunk(2))
 
