@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections import OrderedDict
@@ -98,11 +97,11 @@ class RealBasis:
         #: Angular frequencies of each axis, and signs of its derivative.
         self.frequencies = [self._tensor(axis.frequencies()) for axis in self.axes]
         self.signs = [self._tensor(axis.partner_signs()) for axis in self.axes]
-        # Tables are computed by numpy: what torch computes inside `torch.func` belongs
-        # to that transform and could not be cached.
-        squares = [axis.frequencies() ** 2 for axis in self.axes]
+        eigenvalues = np.zeros(())
+        for axis in self.axes:
+            eigenvalues = eigenvalues[..., None] + axis.frequencies() ** 2
         #: Eigenvalues of the negative Laplacian, shaped like ``modes``.
-        self.eigenvalues = self._tensor(functools.reduce(np.add.outer, squares))
+        self.eigenvalues = self._tensor(eigenvalues)
         #: Coefficients of the field that is 1 everywhere.
         self.constant = self._tensor(_one_hot(self.modes))
         if feature_grid is not None:
