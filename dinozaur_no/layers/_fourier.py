@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .._torch import full_precision
+from .._torch import full_precision, outside_transforms
 from .._validation import one_of
 from ._axis import (
     Array,
@@ -238,8 +238,7 @@ class BasisCache:
             return make("dense")
         basis = self._bases.pop(key, None)
         if basis is None:
-            # Tables made in inference mode could not be used in training later.
-            with torch.inference_mode(False):
+            with outside_transforms():
                 basis = make(self.method)
         self._bases[key] = basis
         while len(self._bases) > self.capacity:
