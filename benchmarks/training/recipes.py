@@ -157,7 +157,7 @@ def begin(phase: Phase, model: nn.Module) -> Groups:
                 if parameter is not None:
                     parameter.requires_grad_(phase.posterior_rate is not None)
             if phase.scale is not None:
-                eye = torch.eye(layer.in_channels, device=layer.raw_time.device)
+                eye = torch.eye(layer.posterior_size, device=layer.raw_time.device)
                 layer.posterior_scale_tril = phase.scale * eye
     if phase.posterior_rate is None:
         return plain_groups(model, phase.rate)

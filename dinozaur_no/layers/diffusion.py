@@ -253,13 +253,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         They are in the unit of ``extent``. A positive one moves forwards: one grid
         spacing along an axis is `torch.roll` by 1. None without ``drift``.
         """
-        if self.raw_displacement is None:
-            return None
-        extent = self.raw_displacement.new_tensor(self.extent)
-        arrows: Tensor = self.raw_displacement * extent
-        if self.kernels == 1:
-            return arrows
-        return torch.cat([torch.zeros_like(arrows[:1]), arrows])
+        return self._arrows(self.raw_displacement)
 
     @displacement.setter
     def displacement(self, value: float | Sequence[float] | Tensor) -> None:
@@ -339,6 +333,16 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         if shift is not None and shift.shape[0] > 1:
             shift = torch.cat([shift, shift])
         return torch.complex(*self._convolve(parts, time, shift, n_out).chunk(2))
+
+    def _arrows(self, raw: Tensor | None) -> Tensor | None:
+        """Return displacements from shares of the box, the first kernel's included."""
+        if raw is None:
+            return None
+        arrows = raw * raw.new_tensor(self.extent)
+        if self.kernels == 1:
+            return arrows
+        at_rest = torch.zeros_like(arrows[..., :1, :, :])
+        return torch.cat([at_rest, arrows], -3)
 
     def _kernel_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return times and displacements for this input, perhaps one set per item."""
