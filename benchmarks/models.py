@@ -214,17 +214,29 @@ def convolution_options(experiment: Experiment) -> dict[str, Any]:
     options = dict(model.options)
     if options.get("rank") == "low":
         options["rank"] = settings.low_rank
-    if model.diffusion is not None and experiment.uncertainty == "bayesian":
+    diffusion = layer_options(experiment)
+    if diffusion is not None and experiment.uncertainty == "bayesian":
         first = {"scale_init": 0.5, "time_init": math.exp(-5)}  # the paper's
         if settings.warm_epochs:
             first = {"scale_init": NO_SCALE}
-        layer = BayesianDiffusionConv.configure(**model.diffusion, **first)
+        layer = BayesianDiffusionConv.configure(**diffusion, **first)
         options["conv_module"] = layer
-    elif model.diffusion is not None:
-        options["conv_module"] = DiffusionSpectralConv.configure(**model.diffusion)
+    elif diffusion is not None:
+        options["conv_module"] = DiffusionSpectralConv.configure(**diffusion)
     if experiment.uncertainty == "dropout":
         options["channel_mlp_dropout"] = DROPOUT
     return options
+
+
+def layer_options(experiment: Experiment) -> dict[str, Any] | None:
+    """Return the options of diffusion layers, None for other models."""
+    diffusion, kernels = MODELS[experiment.model].diffusion, experiment.settings.kernels
+    if diffusion is None or not kernels:
+        return None if diffusion is None else dict(diffusion)
+    own = {k: v for k, v in diffusion.items() if k not in ("kernels", "drift")}
+    if kernels in ("rest", "drift"):
+        return {**own, "drift": kernels == "drift"}
+    return {**own, "kernels": int(kernels), "drift": True}
 
 
 def count_parameters(experiment: Experiment) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every module has the mode it had."""
+    """Switch to evaluation mode inside; afterwards every module has its former mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -68,7 +68,7 @@ def full_precision(device_type: str) -> AbstractContextManager[Any]:
 def standard_normal(
     shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Standard normal numbers with device and dtype of ``like``."""
+    """Draw standard normal numbers with device and dtype of ``like``."""
     if generator is not None and generator.device.type != like.device.type:
         raise ValueError(
             f"generator lives on {generator.device} but the model on {like.device}; "

@@ -291,7 +291,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             self._analysis = None
 
     def extra_repr(self) -> str:
-        """The arguments that matter, for ``print(model)``."""
+        """Return the arguments that matter, for ``print(model)``."""
         return (
             f"{super().extra_repr()}, covariance={self.covariance!r}, "
             f"sample_per={self.sample_per!r}"

@@ -401,7 +401,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         return self._bases.resample(x, n_out)
 
     def extra_repr(self) -> str:
-        """The arguments that matter, for ``print(model)``."""
+        """Return the arguments that matter, for ``print(model)``."""
         parts = [
             f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}",
             f"gradient_features={self.gradient_weight is not None}",
