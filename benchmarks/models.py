@@ -230,13 +230,15 @@ def convolution_options(experiment: Experiment) -> dict[str, Any]:
 
 def layer_options(experiment: Experiment) -> dict[str, Any] | None:
     """Return the options of diffusion layers, None for other models."""
-    diffusion, kernels = MODELS[experiment.model].diffusion, experiment.settings.kernels
-    if diffusion is None or not kernels:
-        return None if diffusion is None else dict(diffusion)
-    own = {k: v for k, v in diffusion.items() if k not in ("kernels", "drift")}
-    if kernels in ("rest", "drift"):
-        return {**own, "drift": kernels == "drift"}
-    return {**own, "kernels": int(kernels), "drift": True}
+    model, settings = MODELS[experiment.model], experiment.settings
+    if model.diffusion is None:
+        return None
+    options = {**model.diffusion, "feature_grid": settings.feature_grid}
+    if settings.kernels in ("rest", "drift"):
+        options |= {"kernels": 1, "drift": settings.kernels == "drift"}
+    elif settings.kernels:
+        options |= {"kernels": int(settings.kernels), "drift": True}
+    return options
 
 
 def count_parameters(experiment: Experiment) -> int:

@@ -56,6 +56,8 @@ class Preset:
         Heat kernels of DINOZAUR's layers instead of the model's own: ``"rest"`` for the
         paper's, ``"drift"`` for one that moves, or a number of kernels of which all but
         the first move.
+    feature_grid : str
+        Where DINOZAUR's layers form gradient features, ``"modes"`` or ``"output"``.
     initialisation : str
         Weights of pointwise layers: ``"torch"``, the defaults of torch and
         neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
@@ -95,6 +97,7 @@ class Preset:
     rates: Mapping[str, float] = field(default_factory=dict)
     schedule: Schedule | None = None
     kernels: str = ""
+    feature_grid: Literal["modes", "output"] = "modes"
     initialisation: Literal["torch", "balanced"] = "torch"
     kl_weight: float | Literal["paper"] = "paper"
     draws: int = 100
@@ -311,6 +314,7 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "kl-weight": ("kl_weight", lambda text: text if text == "paper" else float(text)),
     "stretch": ("stretch", float),
     "kernels": ("kernels", str),
+    "feature-grid": ("feature_grid", str),
 }
 
 
