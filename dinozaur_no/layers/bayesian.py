@@ -114,6 +114,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.register_buffer("prior_scale", self.raw_scale.new_empty(c))
         self.set_prior(prior_mean, prior_scale)
         self._analysis: Analysis | None = None
+        self._one_sample = False
+        self._noise: Tensor | None = None
 
     def set_prior(
         self,
@@ -155,7 +157,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     @posterior_scale_tril.setter
     def posterior_scale_tril(self, value: Tensor) -> None:
         c = self.in_channels
-        tril = torch.as_tensor(value, dtype=torch.float64).detach()
+        tril = _double(value)
         diagonal = tril.diagonal() if tril.ndim == 2 else tril
         if tril.shape != (c, c) or not bool(tril.isfinite().all()):
             raise ValueError(
@@ -241,6 +243,22 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         finally:
             self._analysis = None
 
+    @contextmanager
+    def one_sample(self) -> Iterator[None]:
+        """Use one sample for all calls of this layer inside, in training mode.
+
+        A recurrent model calls its layers once per step of time. One operator is one
+        sample of the times, so all steps of a pass must use the same.
+        `VariationalOperator` takes care of it. Steps inside `torch.utils.checkpoint`
+        sample again when they are recomputed.
+        """
+        before = self._one_sample, self._noise
+        self._one_sample, self._noise = True, None
+        try:
+            yield
+        finally:
+            self._one_sample, self._noise = before
+
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
         return (
@@ -252,7 +270,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         if not self.training:
             return super()._kernel_parameters(x)
         items = x.shape[:1] if self.sample_per == "item" else ()
-        noise = standard_normal((*items, self.in_channels), self.raw_time)
+        shape = (*items, self.in_channels)
+        noise = self._noise
+        if noise is None or noise.shape != shape:
+            noise = standard_normal(shape, self.raw_time)
+        if self._one_sample:
+            self._noise = noise
         return self._from_noise(noise).exp(), self.displacement
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
@@ -283,8 +306,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     def _per_channel(self, name: str, value: Any) -> Tensor:
         try:
-            device = value.device if isinstance(value, Tensor) else "cpu"
-            numbers = torch.as_tensor(value, dtype=torch.float64, device=device)
+            numbers = _double(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} (={value!r}) must be a number or numbers"
@@ -296,4 +318,11 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             )
         if not bool(numbers.isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
-        return numbers.detach().expand(self.in_channels)
+        return numbers.expand(self.in_channels)
+
+
+def _double(value: Any) -> Tensor:
+    """Return the numbers in double precision, on the CPU: some devices have none."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64, device="cpu")
