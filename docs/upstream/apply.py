@@ -37,8 +37,8 @@ HOST_TESTS = (
     "neuralop/models/tests/test_fno.py",
     "neuralop/layers/tests/test_fno_block.py",
 )
-#: Tests of neuraloperator that read the last entry of ``n_modes`` as halved.
-HALVED = "test_fno_block_n_modes"
+#: This one wants the last entry of ``n_modes`` halved; the layer shows what was given.
+HALVED = f"{HOST_TESTS[1]}::test_FNOBlock_resolution_scaling_factor"
 
 
 def main() -> int:
@@ -112,7 +112,10 @@ def check_format(checkout: Path) -> int:
 def check_syntax() -> int:
     """Parse the new files as Python 3.9; find annotations that it cannot evaluate."""
     for name in FILES:
-        tree = ast.parse((HERE / name).read_text(), name, feature_version=(3, 9))
+        try:
+            tree = ast.parse((HERE / name).read_text(), name, feature_version=(3, 9))
+        except SyntaxError as error:
+            return report(f"syntax of Python 3.9: {name}: {error}", 1)
         for node in ast.walk(tree):
             notes = [getattr(node, key, None) for key in ("annotation", "returns")]
             parts = [part for note in notes if note for part in ast.walk(note)]
@@ -128,7 +131,8 @@ def run_tests(checkout: Path) -> int:
         new.append(f"{GUARD_TEST}::test_SpectralConv_jacobian")
     pytest = ["pytest", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
     failed = report("new tests", run(pytest + new, checkout))
-    with_layer = [*pytest, "-p", "default_layer", "-k", f"not {HALVED}", *HOST_TESTS]
+    print(f"left out: {HALVED}, as n_modes is not halved")
+    with_layer = [*pytest, "-p", "default_layer", "--deselect", HALVED, *HOST_TESTS]
     return max(failed, report("tests of FNO", run(with_layer, checkout)))
 
 

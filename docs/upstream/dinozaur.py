@@ -4,7 +4,7 @@ from ..layers.diffusion_convolution import DiffusionSpectralConv
 from .fno import FNO, partialclass
 
 DINOZAUR = partialclass("DINOZAUR", FNO, conv_module=DiffusionSpectralConv)
-DINOZAUR.__doc__ = """FNO with :class:`DiffusionSpectralConv` in place of ``SpectralConv``.
+DINOZAUR.__doc__ = """FNO with ``DiffusionSpectralConv`` as its ``conv_module``.
 
 Parameters
 ----------

@@ -13,7 +13,6 @@ not depend on the number of modes.
 
 import matplotlib.pyplot as plt
 import torch
-
 from neuralop.layers.diffusion_convolution import DiffusionSpectralConv
 from neuralop.models import DINOZAUR, FNO
 from neuralop.utils import count_model_params
