@@ -28,7 +28,7 @@ SHELL := bash
 .PHONY: help demo test lint format benchmark docs upstream test-upstream clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: $(STAMP) ## train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture
 	@$(BIN)/python -m benchmarks demo $(ARGS)

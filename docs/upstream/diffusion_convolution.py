@@ -222,22 +222,27 @@ class DiffusionSpectralConv(BaseSpectralConv):
                 shape = [-1 if other == dim else 1 for other in dims]
                 eigenvalues = eigenvalues + frequency.square().view(shape)
             v = v * torch.exp(-exponent * eigenvalues)
-            y = self._synthesize(v, tables)
+            # Channels are mixed before the synthesis, as there are few coefficients.
+            linear = v
+            if self.mix_weight is not None:
+                linear = _mix(self.mix_weight[:, : self.in_channels], v)
+            y = self._synthesize(linear, tables)
             if self.gradient_weight is not None:
+                u = _mix(self.gradient_weight, v)
                 inner = 0.0
                 for axis in range(self.order):
-                    slope = self._synthesize(v, tables, derivative=axis)
-                    inner = inner + slope * _mix(self.gradient_weight, slope)
-                y = torch.cat([y, torch.tanh(inner)], dim=1)
-            if self.mix_weight is not None:
-                y = _mix(self.mix_weight, y)
+                    dv, du = (self._synthesize(c, tables, axis) for c in (v, u))
+                    inner = inner + dv * du
+                y = y + _mix(self.mix_weight[:, self.in_channels :], torch.tanh(inner))
             if self.bias is not None:
                 y = y + self.bias.to(dtype).view(-1, *[1] * self.order)
         return y.to(out_dtype)
 
     def _synthesize(self, coefficients, tables, derivative=None):
         """Evaluate the field, or its derivative along an axis, on the output grid."""
-        for axis, (_, values, slopes, _) in enumerate(tables):
+        # Last axis first: the largest product is then a wide one.
+        for axis in reversed(range(self.order)):
+            _, values, slopes, _ = tables[axis]
             table = slopes if axis == derivative else values
             coefficients = _multiply(table, coefficients, axis + 2)
         return coefficients
@@ -264,7 +269,10 @@ def _mix(weight, x):
 
 def _multiply(table, x, dim):
     """Multiply x by a matrix along one dimension."""
-    return torch.tensordot(x, table, dims=([dim], [1])).movedim(-1, dim)
+    if dim == x.ndim - 1:
+        return torch.matmul(x, table.T)
+    y = torch.matmul(table, x.flatten(dim + 1))
+    return y.view(*x.shape[:dim], -1, *x.shape[dim + 1 :])
 
 
 def _fourier_tables(n_modes, n_in, n_out, extent, like):
