@@ -1,5 +1,6 @@
 """The layer that would be offered to neuraloperator is the layer of this package."""
 
+import csv
 import importlib.util
 import inspect
 import re
@@ -99,6 +100,18 @@ def test_defaults():
     ).parameters.items():
         if name != "kwargs":
             assert parameter.default == ours[name].default
+
+
+def test_table_of_costs():
+    """Numbers of the text are those of the measurement."""
+    with (ROOT / "benchmarks/results/cost_upstream.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    columns = ("case", "layer", "ratio", "saved_mb", "parameters")
+    text = (FOLDER / "PR1.md").read_text(encoding="utf-8")
+    table = re.findall(
+        r"^\| (\S+) \| (.+?) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", text, re.M
+    )
+    assert table == [tuple(row[name] for name in columns) for row in rows]
 
 
 # The script
