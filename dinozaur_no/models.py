@@ -1,7 +1,7 @@
 """Models of neuraloperator with diffusion layers, registered under their own names.
 
-neuraloperator registers every subclass of its ``BaseModel``. Importing `dinozaur_no` is
-therefore all that a script needs to find these models by ``get_model(config)``.
+neuraloperator registers every subclass of its ``BaseModel``. Importing ``dinozaur_no``
+is therefore all that a script needs to find these models by ``get_model(config)``.
 """
 
 from __future__ import annotations

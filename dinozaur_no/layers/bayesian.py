@@ -228,8 +228,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     def reusing_analysis(self, analysis: Analysis) -> Iterator[None]:
         """Ask ``analysis`` for the coefficients of every input of this layer inside.
 
-        The times act on the coefficients, so samples that give the layer the same
-        input can share them.
+        Samples that give the layer the same input can share its coefficients.
 
         Parameters
         ----------
@@ -247,10 +246,9 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     def one_sample(self) -> Iterator[None]:
         """Use one sample for all calls of this layer inside, in training mode.
 
-        A recurrent model calls its layers once per step of time. One operator is one
-        sample of the times, so all steps of a pass must use the same.
-        `VariationalOperator` takes care of it. Steps inside `torch.utils.checkpoint`
-        sample again when they are recomputed.
+        A recurrent model calls its layers once per step of time, and all steps of a
+        pass must use the same sample. `VariationalOperator` takes care of it. Steps
+        inside `torch.utils.checkpoint` sample again when they are recomputed.
         """
         before = self._one_sample, self._noise
         self._one_sample, self._noise = True, None
@@ -274,8 +272,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         noise = self._noise
         if noise is None or noise.shape != shape:
             noise = standard_normal(shape, self.raw_time)
-        if self._one_sample:
-            self._noise = noise
+        self._noise = noise if self._one_sample else None
         return self._from_noise(noise).exp(), self.displacement
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
