@@ -56,6 +56,13 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float64
 
 
+def in_double(value: Any) -> Tensor:
+    """Return numbers in double precision, on the CPU: some devices have none."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64, device="cpu")
+
+
 def standard_normal(
     shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._torch import standard_normal
+from .._torch import in_double, standard_normal
 from .._validation import one_of, positive, positive_int
 from ._fourier import RealBasis
 from .diffusion import DiffusionSpectralConv
@@ -157,7 +157,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     @posterior_scale_tril.setter
     def posterior_scale_tril(self, value: Tensor) -> None:
         c = self.in_channels
-        tril = _double(value)
+        tril = in_double(value)
         diagonal = tril.diagonal() if tril.ndim == 2 else tril
         if tril.shape != (c, c) or not bool(tril.isfinite().all()):
             raise ValueError(
@@ -303,7 +303,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     def _per_channel(self, name: str, value: Any) -> Tensor:
         try:
-            numbers = _double(value)
+            numbers = in_double(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} (={value!r}) must be a number or numbers"
@@ -316,10 +316,3 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         if not bool(numbers.isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
         return numbers.expand(self.in_channels)
-
-
-def _double(value: Any) -> Tensor:
-    """Return the numbers in double precision, on the CPU: some devices have none."""
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", torch.float64)
-    return torch.as_tensor(value, dtype=torch.float64, device="cpu")
