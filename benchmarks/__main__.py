@@ -9,36 +9,55 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {
-    "data": "make, check and show the data of the benchmarks",
-    "demo": "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
-    "cost": "time and memory of one layer and of whole models",
-    "calibration": "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
-    "predict": "posterior draws against one deterministic forward pass",
-    "metrics": "metrics of many points against uncertainty-toolbox",
-    "gno": "decode a grid to surface points, upstream's GNO layer and accelerated",
-    "ablation": "train with other widths, depths and modes",
-    "trials": "train with one setting changed, judged on held-out samples",
-    "contrast": "what untrained models of bodies keep of their input",
-    "efficiency": "memory and time of whole models on synthetic fields",
-    "figure": "draw a figure of the paper from results and trained models",
-    "list": "the rows of the paper's tables, with numbers of parameters",
-    "train": "train one row of the paper's tables",
-    "campaign": "train many rows; started several times, the processes share them",
-    "table": "the paper's tables from the results, beside its own numbers",
+#: By group: the name of a command, its module, its help.
+GROUPS = {
+    "Data": {
+        "data": ("data.command", "generate, read, check and show the data"),
+    },
+    "Training": {
+        "list": ("training.listing", "experiments, with numbers of parameters"),
+        "train": ("training.train", "train one experiment"),
+        "train-all": (
+            "training.train_all",
+            "train many; several processes share the work",
+        ),
+        "tune": ("training.tune", "compare values of one setting on held-out samples"),
+    },
+    "Results": {
+        "table": ("tables.table", "the paper's tables and those of the studies"),
+        "figure": ("tables.figure", "figures from results and trained models"),
+    },
+    "Studies": {
+        "demo": (
+            "studies.demo",
+            "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
+        ),
+        "calibration": (
+            "studies.calibration",
+            "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
+        ),
+        "ablation": ("studies.ablation", "other widths, depths and modes"),
+    },
+    "Cost": {
+        "cost": ("cost.command", "time and memory of layers and models"),
+    },
 }
-#: Where a command is not the module of its name.
-MODULES = {"data": "data.command", "list": "listing", "table": "paper_tables"}
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, or 2 after a user error."""
     words = list(sys.argv[1:] if argv is None else argv)
-    listing = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
+    listing = "\n\n".join(
+        "\n".join(
+            [f"{group}:", *(f"  {name:<13}{text}" for name, (_, text) in own.items())]
+        )
+        for group, own in GROUPS.items()
+    )
     chooser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         usage="python -m benchmarks <command> [options]",
-        epilog=f"commands:\n{listing}\n\n<command> --help lists its options.",
+        epilog=f"{listing}\n\n<command> --help lists the options of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     chooser.add_argument("command", choices=list(COMMANDS), help=argparse.SUPPRESS)
@@ -47,9 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     command = chooser.parse_args(words[:1]).command
 
-    module = importlib.import_module(f"benchmarks.{MODULES.get(command, command)}")
+    name, text = COMMANDS[command]
+    module = importlib.import_module(f"benchmarks.{name}")
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks {command}", description=COMMANDS[command]
+        prog=f"python -m benchmarks {command}", description=text
     )
     module.add_arguments(parser)
     args = parser.parse_args(words[1:])
@@ -60,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except OSError as error:  # a full disk, a folder that may not be written to
         print(
-            f"python -m benchmarks {command}: {error}. Finished work is kept; start it "
-            "again when that is mended",
+            f"python -m benchmarks {command}: {error}. Finished work is kept; run the "
+            "command again when this is solved",
             file=sys.stderr,
         )
         return 2

@@ -1,4 +1,4 @@
-"""Where and with what a result was measured."""
+"""Machine and versions of a result."""
 
 import datetime
 import platform
@@ -12,7 +12,7 @@ PACKAGES = ("torch", "neuraloperator", "numpy", "scipy")
 
 
 def cpu_name() -> str:
-    """Name of the processor, as well as the system knows it."""
+    """Return the name of the processor, as far as the system knows it."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -22,7 +22,7 @@ def cpu_name() -> str:
 
 
 def describe() -> dict[str, str]:
-    """Columns that every committed result carries: versions, processor, date."""
+    """Return the columns of every committed result: versions, processor, date."""
     import dinozaur_no
 
     return {
@@ -36,7 +36,7 @@ def describe() -> dict[str, str]:
 
 
 def caption(row: Mapping[str, str]) -> str:
-    """One line that says where and when the rows of a result file were measured."""
+    """Return one line on the machine, versions and date of a result."""
     return (
         "{cpu}, {threads} threads, torch {torch}, neuraloperator {neuraloperator}, "
         "dinozaur-no {dinozaur_no}, {date}."

@@ -1,18 +1,22 @@
-"""Files that are either complete or absent."""
+"""Files that are either complete or absent, and locks between processes."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; move it there when all went well.
 
-    Whoever reads ``target`` sees the old file or the new one, never a part of it. After
-    an error the temporary file is removed and ``target`` is untouched.
+    Readers of ``target`` see the old file or the new one, never a part of it. After an
+    error the temporary file is removed and ``target`` is untouched.
 
     Parameters
     ----------
@@ -34,3 +38,36 @@ def atomic_path(target: Path) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True, notice: str = "") -> Iterator[bool]:
+    """Hold the lock of a path that need not exist; yield whether it was free.
+
+    The system releases the lock when the process ends, however it ends.
+
+    Parameters
+    ----------
+    path : Path
+        What to lock. The lock itself is a hidden file beside it, which stays.
+    wait : bool, default True
+        Wait until the lock is free. Otherwise the body runs in any case and has to look
+        at the yielded value.
+    notice : str, optional
+        Printed before waiting.
+    """
+    if sys.platform == "win32":
+        yield True  # Windows has no flock: one process at a time is up to the user
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f".{path.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                yield False
+                return
+            if notice:
+                print(notice, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield True

@@ -1,16 +1,17 @@
-"""The most memory that was held since some moment."""
+"""Peak memory of a process, and memory that a forward pass keeps for the backward."""
 
 import contextlib
 import sys
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
-def forget_peak(device: torch.device) -> None:
-    """Begin anew, as far as the system can: on GPUs and on Linux."""
+def reset_peak(device: torch.device) -> None:
+    """Reset the peak where the system can: on GPUs and on Linux."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif _CLEAR.exists():
@@ -19,14 +20,14 @@ def forget_peak(device: torch.device) -> None:
 
 
 def held_megabytes(device: torch.device) -> float:
-    """What is held now, as :func:`peak_megabytes` counts it; 0 where none can tell."""
+    """Return the memory held now, as :func:`peak_megabytes` counts it, or 0."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device) / 1e6
     return _status("VmRSS:") or 0.0
 
 
 def peak_megabytes(device: torch.device) -> float:
-    """In 10^6 bytes: of the GPU, or of the whole process with all it has loaded."""
+    """Return the peak in 10^6 bytes, of the GPU or of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     if peak := _status("VmHWM:"):
@@ -35,14 +36,41 @@ def peak_megabytes(device: torch.device) -> float:
         return float("nan")
     import resource
 
+    # macOS counts in bytes, others in units of 1024 bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
 def _status(key: str) -> float | None:
-    """A size that Linux tells of this process."""
+    """Read a size that Linux reports of this process."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith(key):
                 return int(line.split()[1]) * 1024 / 1e6
     return None
+
+
+def megabytes_kept_for_backward(
+    model: nn.Module, x: Tensor, with_parameters: bool = False
+) -> float:
+    """Return the memory that one forward pass holds for the backward, in 10^6 bytes.
+
+    Each storage is counted once, however many tensors view it. Parameters exist anyway;
+    they are counted on request only.
+    """
+    parameters = set()
+    if not with_parameters:
+        parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()  # keeps the storage, so that no address is used twice
+
+    model.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = model(x)
+    del output  # alive until here, and with it everything it kept
+    return sum(kept.values()) / 1e6

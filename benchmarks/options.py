@@ -1,49 +1,59 @@
-"""Options that several benchmarks share."""
+"""Options that several commands share."""
 
 import argparse
 from pathlib import Path
 
+import torch
 
-def add_options(parser: argparse.ArgumentParser, rounds: str, page: str) -> None:
-    """Declare how often to measure and where to put the results.
 
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Of the command.
-    rounds : str
-        What ``--rounds`` is without being given, for the help.
-    page : str
-        The page of the documentation that shows the results.
-    """
-    parser.add_argument("--rounds", type=int, help=f"timed rounds ({rounds})")
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of commands that train many models."""
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2],
+        help="of weights, order and posterior samples (0 1 2)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only list what is left")
+
+
+def add_machine(parser: argparse.ArgumentParser, device: str = "cpu") -> None:
+    """Declare device, threads and the directory of generated data."""
+    parser.add_argument("--device", default=device, help=f"cpu, cuda, mps ({device})")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
-    add_files(parser, page)
+    parser.add_argument("--cache", type=Path, help="directory for generated data")
 
 
-def add_files(parser: argparse.ArgumentParser, page: str) -> None:
-    """Declare where to put the results."""
-    parser.add_argument("--out", type=Path, help="directory for all files")
+def add_again(parser: argparse.ArgumentParser) -> None:
+    """Declare whether to replace results."""
     parser.add_argument(
-        "--update-docs", action="store_true", help=f"show the results in {page}"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
+        "--again", action="store_true", help="replace results that are already there"
     )
 
 
-def check_options(args: argparse.Namespace) -> None:
-    """Refuse what cannot be meant."""
-    for name in ("rounds", "threads"):
+def add_smoke(parser: argparse.ArgumentParser) -> None:
+    """Declare a test of the command itself."""
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny sizes, meaningless numbers"
+    )
+
+
+def check_positive(args: argparse.Namespace, *names: str) -> None:
+    """Raise an error if an option is given and not positive; set the threads."""
+    for name in names:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} (={value}) must be at least 1")
-    check_files(args)
+    if "threads" in names and args.threads:
+        torch.set_num_threads(args.threads)
 
 
-def check_files(args: argparse.Namespace) -> None:
-    """Refuse places that are not for these results."""
-    if args.quick and args.out is None:
-        raise ValueError("--quick has no place among the results: give --out DIR")
-    if args.update_docs and args.out:
-        raise ValueError("--update-docs shows the committed results: leave out --out")
+def check_place(args: argparse.Namespace, *names: str) -> None:
+    """Raise an error if an option would add other results to the committed ones."""
+    for name in names:
+        if getattr(args, name) and args.out is None:
+            raise ValueError(
+                f"--{name} makes results that cannot be compared with the committed "
+                "ones: give --out DIR"
+            )

@@ -46,7 +46,7 @@ def parallel_map(
         try:
             yield from pool.map(function, items)
         except BaseException:
-            # Nobody waits for what they are at: an interrupt shall end at once.
+            # An interrupt ends at once: nobody needs the unfinished results.
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             raise

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+)
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +43,19 @@ def save_atomically(tensors: dict[str, Any], path: str | os.PathLike[str]) -> No
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def outside_transforms() -> AbstractContextManager[Any]:
+    """Make tensors that belong to no transform of `torch.func`, nor to inference.
+
+    What is computed inside a transform or in inference mode can be used there only, so
+    it could not be cached.
+    """
+    stack = ExitStack()
+    stack.enter_context(torch.inference_mode(False))
+    # There is no public way; releases without this one compute inside the transform.
+    stack.enter_context(getattr(torch._C, "_DisableFuncTorch", nullcontext)())
+    return stack
 
 
 def full_precision(device_type: str) -> AbstractContextManager[Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 T = TypeVar("T")
@@ -115,3 +116,27 @@ def output_grid(
             f"points, one per axis of the input grid (={tuple(grid)})"
         )
     return tuple(round(n) for n in sizes)
+
+
+def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> None:
+    """Check the shape of parameters given for a call, for all items or for each."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} (={value!r}) must be a torch.Tensor")
+    if tuple(value.shape) not in (tuple(shape), (items, *shape)):
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)} or "
+            f"{(items, *shape)} for this input"
+        )
+
+
+def numbers_of_shape(name: str, value: Any, shape: Sequence[int]) -> Tensor:
+    """Return numbers in double precision on the CPU, expanded to a shape."""
+    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
+    try:
+        expanded: Tensor = numbers.expand(*shape)
+        return expanded
+    except RuntimeError:
+        raise ValueError(
+            f"{name} has shape {tuple(numbers.shape)}; give one number or "
+            f"{tuple(shape)} of them"
+        ) from None

@@ -29,7 +29,7 @@ class DINOZAUR(FNO):
         As for `FNO`.
     gradient_features, kernels, drift, feature_grid, extent, time_init
         Options of `DiffusionSpectralConv`.
-    displacement_init, axis_method, memory
+    displacement_init, axis_method
         The same.
     conv_module : type, default DiffusionSpectralConv
         `DiffusionSpectralConv` or a subclass of it, which gets these options.
@@ -61,7 +61,6 @@ class DINOZAUR(FNO):
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
         displacement_init: float | tuple[float, float] = (0.01, 0.25),
         axis_method: str = "auto",
-        memory: str = "lean",
         conv_module: type = DiffusionSpectralConv,
         **kwargs: Any,
     ) -> None:
@@ -76,7 +75,6 @@ class DINOZAUR(FNO):
             time_init=time_init,
             displacement_init=displacement_init,
             axis_method=axis_method,
-            memory=memory,
         )
         super().__init__(
             n_modes,
@@ -98,7 +96,7 @@ class BayesianDINOZAUR(DINOZAUR):
     ----------
     n_modes, in_channels, out_channels, hidden_channels
         As for `FNO`.
-    prior_mean, prior_scale, scale_init, covariance, sample_per
+    prior_mean, prior_scale, displacement_prior, scale_init, covariance, sample_per
         Options of `BayesianDiffusionConv`.
     **kwargs
         All other arguments of `DINOZAUR`.
@@ -120,6 +118,7 @@ class BayesianDINOZAUR(DINOZAUR):
         *,
         prior_mean: float | Sequence[float] = math.log(0.01),
         prior_scale: float | Sequence[float] = 1.0,
+        displacement_prior: float = 0.1,
         scale_init: float = 0.02,
         covariance: Covariance = "full",
         sample_per: SamplePer = "batch",
@@ -132,6 +131,7 @@ class BayesianDINOZAUR(DINOZAUR):
             BayesianDiffusionConv,
             prior_mean=prior_mean,
             prior_scale=prior_scale,
+            displacement_prior=displacement_prior,
             scale_init=scale_init,
             covariance=covariance,
             sample_per=sample_per,
@@ -159,7 +159,7 @@ class DINOZAURGINO(FNOGNO):
         As for `FNOGNO`.
     gradient_features, kernels, drift, feature_grid, extent, time_init
         Options of `DiffusionSpectralConv`.
-    displacement_init, axis_method, memory
+    displacement_init, axis_method
         The same.
     fno_conv_module : type, default DiffusionSpectralConv
         `DiffusionSpectralConv` or a subclass of it, which gets these options. Pass
@@ -190,7 +190,6 @@ class DINOZAURGINO(FNOGNO):
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
         displacement_init: float | tuple[float, float] = (0.01, 0.25),
         axis_method: str = "auto",
-        memory: str = "lean",
         fno_conv_module: type = DiffusionSpectralConv,
         **kwargs: Any,
     ) -> None:
@@ -205,7 +204,6 @@ class DINOZAURGINO(FNOGNO):
             time_init=time_init,
             displacement_init=displacement_init,
             axis_method=axis_method,
-            memory=memory,
         )
         super().__init__(in_channels, out_channels, fno_conv_module=conv, **kwargs)
 

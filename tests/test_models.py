@@ -33,11 +33,11 @@ OPTIONS = {
     "time_init": 1e-2,
     "displacement_init": 0.1,
     "axis_method": "fft",
-    "memory": "fast",
 }
 PRIORS = {
     "prior_mean": -5.0,
     "prior_scale": 0.5,
+    "displacement_prior": 0.2,
     "scale_init": 0.1,
     "covariance": "diagonal",
     "sample_per": "item",

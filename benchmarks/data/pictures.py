@@ -1,6 +1,6 @@
 """Pictures of raw samples, one row for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.data.dataset import RawSample
+from benchmarks.data.generators.signed_distance import UNIT_CUBE, Bounds
+from benchmarks.data.splits import RawSample
 from benchmarks.files import atomic_path
 
 Array = NDArray[Any]
-UNIT_CUBE = ((0, 0, 0), (1, 1, 1))
 TIMES = 5  # records of a flow in a row
 
 
@@ -23,24 +23,20 @@ def save_samples(
     path: Path,
     name: str,
     samples: Sequence[RawSample],
-    bounds: Sequence[Sequence[float]] | Array = UNIT_CUBE,
+    bounds: Bounds = UNIT_CUBE,
 ) -> None:
     """Save a picture of some samples of a data set.
 
-    Parameters
-    ----------
-    path : Path
-        The PNG file.
-    name : str
-        Of the data set.
-    samples : sequence
-        Raw samples.
-    bounds : two triples
-        The box that became the unit cube, for the proportions of bodies.
+    ``bounds`` is the box that became the unit cube, for the proportions of bodies.
     """
     body = partial(_body, lengths=np.subtract(bounds[1], bounds[0]))
-    show = {"darcy": _darcy, "navier_stokes": _navier_stokes}.get(name, body)
-    columns = {"darcy": 2, "navier_stokes": TIMES}.get(name, 3)
+    kinds: dict[str, tuple[Callable[..., None], int]] = {
+        "darcy": (_darcy, 2),
+        "navier_stokes": (_navier_stokes, TIMES),
+        "car": (body, 3),
+        "ahmed": (body, 3),
+    }
+    show, columns = kinds.get(name, (_states, 2))
     figure = Figure(
         figsize=(2.7 * columns, 2.3 * len(samples)), dpi=120, layout="constrained"
     )
@@ -52,7 +48,7 @@ def save_samples(
 
 
 def _field(ax: Axes, title: str, field: Array, **style: Any) -> None:
-    """Values on a grid of the unit square; their first axis is x."""
+    """Draw values on a grid of the unit square; their first axis is x."""
     image = ax.imshow(field.T, origin="lower", extent=(0, 1, 0, 1), **style)
     _finish(ax, title, image)
 
@@ -77,15 +73,26 @@ def _navier_stokes(axes: Sequence[Axes], sample: RawSample) -> None:
         _field(ax, title, field, cmap="RdBu_r", vmin=-limit, vmax=limit)
 
 
+def _states(axes: Sequence[Axes], sample: RawSample) -> None:
+    """Draw the first channel of two consecutive states, on a line or in the plane."""
+    for ax, name in zip(axes, ("before", "after"), strict=True):
+        field = sample[name][0]
+        if field.ndim == 1:
+            ax.plot(np.linspace(0, 1, len(field), endpoint=False), field)
+            ax.set_title(name, fontsize=9)
+        else:
+            _field(ax, name, field)
+
+
 def _body(axes: Sequence[Axes], sample: RawSample, lengths: Array) -> None:
-    """Pressure from the side and from above, and the distance in the middle plane."""
+    """Draw pressure from the side and from above, and distance in the middle plane."""
     limits = np.percentile(sample["pressure"], [1, 99])
     for ax, (title, across) in zip(axes, (("side", 1), ("top", 2)), strict=False):
         kept = [axis for axis in range(3) if axis != across]
         shown: Any
         if "triangles" in sample:
-            # What is nearer to the eye hides the rest: the side is seen from the
-            # negative end of y, the top from above.
+            # Nearer triangles hide the others: the side is seen from the negative end
+            # of y, the top from above.
             corners = sample["vertices"][sample["triangles"]]
             order = np.argsort(corners[:, :, across].mean(1))
             order = order[::-1] if across == 1 else order

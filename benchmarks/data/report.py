@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks import environment, tables
-from benchmarks.data.sets import DATA_SETS, DataSet
+from benchmarks.data.datasets import GENERATED, GeneratedDataSet
 from benchmarks.data.store import StoredSamples, cached_file
 
 ROOT = Path(__file__).parent.parent
@@ -18,10 +18,10 @@ RESULTS = ROOT / "results"
 PAGE = ROOT.parent / "docs" / "data.md"
 #: Samples to make.
 SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
-#: What the first channel of the input is, and the target.
+#: Names of the first channel of the input and of the target.
 NAMES = {"darcy": ("permeability", "pressure"), "navier_stokes": 2 * ("vorticity",)}
 SURFACE = ("signed distance", "pressure")
-QUICK: dict[str, dict[str, Any]] = {
+SMOKE: dict[str, dict[str, Any]] = {
     "darcy": {"size": 9},
     "navier_stokes": {"size": 16, "points": 8, "records": 2, "dt": 0.1},
     "car": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
@@ -48,17 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--update-docs", action="store_true", help="show the results in docs/data.md"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, meaningless numbers"
+        "--smoke", action="store_true", help="tiny sizes, meaningless numbers"
     )
 
 
 def run(args: argparse.Namespace) -> None:
     """Make samples of all data sets, print the table, write ``data.csv``."""
-    if args.quick and args.out is None:
-        raise ValueError("--quick has no place among the results: give --out DIR")
+    if args.smoke and args.out is None:
+        raise ValueError("--smoke makes meaningless numbers: give --out DIR")
     if args.update_docs and args.out:
         raise ValueError("--update-docs shows the committed results: leave out --out")
-    rows = [measure(name, data, args) for name, data in DATA_SETS.items()]
+    rows = [measure(name, data, args) for name, data in GENERATED.items()]
     path = (args.out or RESULTS) / "data.csv"
     tables.write_csv(path, rows)
     print(f"\n{show(rows)}\n\nwritten: {path}")
@@ -66,16 +66,16 @@ def run(args: argparse.Namespace) -> None:
         tables.replace_between_markers(PAGE, "data", show(rows))
 
 
-def measure(name: str, data: DataSet, args: argparse.Namespace) -> dict[str, str]:
-    """Samples with the default settings, made anew, as a row."""
-    n = 2 if args.quick else SIZES[name]
+def measure(
+    name: str, data: GeneratedDataSet, args: argparse.Namespace
+) -> dict[str, str]:
+    """Time the generation of some samples, and describe their fields."""
+    n = 2 if args.smoke else SIZES[name]
     workers = args.workers or os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         path = cached_file(
-            *(data.make, data.recipe, n),
-            first_seed=0,
-            settings=QUICK[name] if args.quick else {},
+            *(data.make, data.recipe, n, 0, SMOKE[name] if args.smoke else {}),
             cache_dir=folder,
             workers=workers,
         )
@@ -104,7 +104,7 @@ def measure(name: str, data: DataSet, args: argparse.Namespace) -> dict[str, str
 
 
 def show(rows: list[dict[str, str]]) -> str:
-    """The table, and how it was made."""
+    """Render the table, with a note on the machine."""
     note = (
         "Wall time with {workers} processes, their start included; {cpu}, torch "
         "{torch}, {date}."

@@ -1,10 +1,9 @@
 """Generated samples in one HDF5 file: computed once, extended, never half-written.
 
-The file holds one dataset per array of a sample, stacked along the first axis, and the
-recipe it was made by as attributes. While samples are computed, each is kept as a part
-in a directory beside the file, whose name has a hash of the recipe. When all are there,
-the file is written in that directory and moved to its place. A run that was killed goes
-on from the parts it finds.
+The file holds one dataset per array of a sample, stacked along the first axis, and its
+recipe as attributes. While samples are computed, each is kept as a part in a directory
+beside the file, whose name has a hash of the recipe. When all parts exist, the file is
+written in that directory and moved to its place. A killed run resumes from the parts.
 """
 
 import hashlib
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from benchmarks.data.arguments import at_least
 from benchmarks.files import atomic_path
 from benchmarks.parallel import parallel_map
 
@@ -30,7 +30,7 @@ Arrays = dict[str, NDArray[Any]]
 Make = Callable[[Sequence[int]], Mapping[str, NDArray[Any]]]
 
 CACHE_DIR = Path(__file__).parent / "cache"
-#: Entries of a recipe that describe in words, on which no number depends.
+#: Entries of a recipe that are descriptions: no number depends on them.
 PROSE = ("limits", "sampling")
 
 
@@ -48,14 +48,14 @@ def generate(
     Parameters
     ----------
     path : path
-        The HDF5 file. What it holds already is kept; missing samples are added.
+        The HDF5 file. Its samples are kept; missing samples are added.
     recipe : mapping
-        Everything the numbers depend on, ``name``, ``version`` and ``first_seed``
-        among it; stored as attributes and compared when the file is used again.
+        Everything the numbers depend on, with ``name``, ``version`` and
+        ``first_seed``; stored as attributes and compared when the file is used again.
     make : callable
         ``make(seeds)`` gives a mapping from names to arrays with one entry per seed
-        along the first axis. A sample must depend on its seed alone. Importable by
-        name, as other processes run it.
+        along the first axis. A sample must depend on its seed alone. Other processes
+        run it, so it must be importable by name.
     n_samples : int
         Number of samples; sample ``i`` has the seed ``first_seed + i``.
     workers : int, optional
@@ -63,22 +63,11 @@ def generate(
         with more, a script needs ``if __name__ == "__main__":`` around the call.
     progress : bool, default True
         Show a progress bar when there is something to compute.
-
-    Returns
-    -------
-    Path
     """
     if workers is None:
         workers = os.cpu_count() or 1
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("workers", workers, 1),
-        ("first_seed", recipe["first_seed"], 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} (={value!r}) must be an integer")
-        if value < least:
-            raise ValueError(f"{name} (={value}) must be at least {least}")
+    at_least(1, n_samples=n_samples, workers=workers)
+    at_least(0, first_seed=recipe["first_seed"])
     path = Path(path)
     have = count_samples(path, recipe) if path.exists() else 0
     if have >= n_samples:
@@ -102,15 +91,14 @@ def generate(
         _join(path, recipe, parts, range(have, n_samples))
     except OSError as error:
         raise ValueError(
-            f"{path} could not be written: {error}. What is finished is kept in "
-            f"{parts}; the next run goes on from there"
+            f"{path} could not be written: {error}. Finished samples are kept in "
+            f"{parts}; the next run resumes from there"
         ) from error
     except BrokenProcessPool as error:
         raise ValueError(
-            f"a process that computed samples for {path} ended before its time. In a "
-            'script, put the call under `if __name__ == "__main__":`, or pass '
-            "workers=1; with too little memory, use fewer workers. What is finished is "
-            "kept"
+            f"a process that computed samples for {path} died. In a script, put the "
+            'call under `if __name__ == "__main__":`, or pass workers=1; with too '
+            "little memory, use fewer workers. Finished samples are kept"
         ) from error
     shutil.rmtree(parts, ignore_errors=True)
     return path
@@ -120,35 +108,30 @@ def cached_file(
     make_samples: Callable[..., Mapping[str, NDArray[Any]]],
     recipe: Callable[..., dict[str, Any]],
     n_samples: int,
-    *,
     first_seed: int,
     settings: Mapping[str, Any],
+    *,
     cache_dir: str | os.PathLike[str] | None = None,
     path: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     progress: bool = True,
 ) -> Path:
-    """A file of samples made with some settings, under a name that tells them apart.
+    """Make sure that a file holds samples of a generator, made with some settings.
 
     Parameters
     ----------
     make_samples, recipe : callable
-        ``make_samples(seeds, **settings)`` and ``recipe(**settings)`` of a generator.
+        ``make_samples(seeds, **settings)`` and ``recipe(**settings)``.
     n_samples, workers, progress
         See :func:`generate`.
     first_seed : int
         Seed of the first sample.
     settings : mapping
-        Keywords of both functions. Those with other values than by default become
-        part of the name.
+        Values other than the defaults become part of the name of the file.
     cache_dir : path, optional
         Directory of the file, by default ``cache`` beside this module.
     path : path, optional
         The file itself, instead of a name in ``cache_dir``.
-
-    Returns
-    -------
-    Path
     """
     full = recipe(**settings) | {"first_seed": first_seed}
     if path is None:
@@ -165,7 +148,7 @@ def cached_file(
 
 
 def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
-    """Number of samples in a file, after a check that it was made by ``recipe``."""
+    """Count the samples in a file, after a check that ``recipe`` made it."""
     with open_samples(path) as file:
         found = recipe_of(file)
         count = int(file.attrs["n_samples"])
@@ -179,45 +162,34 @@ def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
                 for key in other
             )
             raise ValueError(
-                f"{path} was made by another recipe ({differences}); delete it to make "
-                "it anew, or choose another file"
+                f"{path} was made by another recipe ({differences}); delete it, or "
+                "choose another file"
             )
     return count
 
 
 def open_samples(path: Path) -> h5py.File:
-    """Open a file of generated samples, or say what is wrong with it."""
-    if not path.is_file():
-        what = "is a folder, not a file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {what}")
+    """Open a file of generated samples."""
     try:
         file = h5py.File(path, "r")
     except OSError as error:
         raise ValueError(
-            f"{path} is not an HDF5 file or is truncated ({error}); delete it to make "
-            "it anew"
+            f"{path} is not an HDF5 file or is truncated ({error}); delete it, or "
+            "choose another file"
         ) from error
-    missing = [name for name in ("recipe", "n_samples") if name not in file.attrs]
-    lengths = {name: len(data) for name, data in file.items()}
-    if missing or set(lengths.values()) != {int(file.attrs["n_samples"])}:
-        file.close()
-        what = f"attribute {missing[0]!r} is missing" if missing else f"has {lengths}"
-        raise ValueError(
-            f"{path} is not a file of generated samples: {what}; delete it to make it "
-            "anew"
-        )
+    for name in ("recipe", "n_samples"):
+        if name not in file.attrs:
+            file.close()
+            raise ValueError(
+                f"{path} is not a file of generated samples: attribute {name!r} is "
+                "missing; delete it, or choose another file"
+            )
     return file
 
 
 def recipe_of(file: h5py.File) -> dict[str, Any]:
-    """The recipe that a file of generated samples was made by."""
-    try:
-        recipe: dict[str, Any] = json.loads(file.attrs["recipe"])
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{file.filename}: attribute 'recipe' is broken ({error}); delete the file "
-            "to make it anew"
-        ) from error
+    """Read the recipe of a file of generated samples."""
+    recipe: dict[str, Any] = json.loads(file.attrs["recipe"])
     return recipe
 
 
@@ -232,11 +204,9 @@ def _part(parts: Path, index: int) -> Path:
 
 
 def _write_part(parts: Path, first_seed: int, make: Make, index: int) -> None:
-    """Compute one sample and save it, in whichever process this is."""
+    """Compute one sample and save it; runs in a worker process."""
     arrays = make([first_seed + index])
     for name, array in arrays.items():
-        if len(array) != 1:
-            raise ValueError(f"{name} has {len(array)} samples instead of 1")
         if not np.isfinite(array).all():
             raise ValueError(
                 f"{name} of the seed {first_seed + index} has values that are not "
@@ -249,7 +219,7 @@ def _write_part(parts: Path, first_seed: int, make: Make, index: int) -> None:
 def _join(
     path: Path, recipe: Mapping[str, Any], parts: Path, indices: Sequence[int]
 ) -> None:
-    """Write the file from what it held before and from the parts, one at a time."""
+    """Write the file from its former samples and from the parts, one at a time."""
     joined = parts / "joined.h5"
     joined.unlink(missing_ok=True)
     if path.exists():
@@ -289,16 +259,9 @@ def _append(file: h5py.File, part: Path, index: int) -> None:
 
 
 class StoredSamples:
-    """The raw arrays of one sample after the other, read from a generated file.
+    """The first ``n_samples`` of a generated file, by default all.
 
     Every process opens the file for itself, so that a data loader may have workers.
-
-    Parameters
-    ----------
-    path : path
-        Made by :func:`generate`.
-    n_samples : int, optional
-        The first so many of the file; by default all.
     """
 
     def __init__(
@@ -308,7 +271,7 @@ class StoredSamples:
         count = count_samples(self.path)
         if n_samples is not None and n_samples > count:
             raise ValueError(
-                f"{self.path} has {count} samples, and {n_samples} were asked for"
+                f"{self.path} has {count} samples, fewer than n_samples (={n_samples})"
             )
         self._length = count if n_samples is None else n_samples
         self._opened: tuple[int, h5py.File] | None = None

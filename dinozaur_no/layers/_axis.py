@@ -54,6 +54,11 @@ class AxisBasis:
         """Number of basis functions."""
         return self.cosines + self.sines
 
+    @property
+    def at_nyquist(self) -> bool:
+        """Whether the last cosine has no sine."""
+        return self.sines < self.cosines - 1
+
     def frequencies(self) -> Array:
         """Angular frequency of each basis function."""
         k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
@@ -86,7 +91,7 @@ class AxisBasis:
             c.narrow(dim, self.cosines, self.sines),
         )
         parts = [torch.zeros_like(one), sines, cosines]
-        if self.cosines - 1 > self.sines:
+        if self.at_nyquist:
             parts.insert(2, parts[0])
         return torch.cat(parts, dim)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .._torch import full_precision
+from .._torch import full_precision, outside_transforms
 from .._validation import one_of
 from ._axis import (
     Array,
@@ -32,30 +32,27 @@ FeatureGridKind = Literal["modes", "output"]
 
 # Up to so many modes a table beats the FFT (benchmarks/results/cost_axes.csv).
 _DENSE_MODES = 160
-# Frequencies on the grid of the features, in units of the largest kept one. Inner
-# products of gradients have twice its frequency.
-_FEATURE_BAND = {"modes": 2.0, "output": 2.0}
-# Products on the grid of the output are formed on a smaller one if that has at most
-# this share of an axis' points.
-_WORTH_INTERPOLATING = 0.8
+# Largest frequency on the features' grid, in units of the largest kept one. Then the
+# modes of a product of two fields up to the kept ones are free of aliases.
+_FEATURE_BAND = 1.5
 
 
 @dataclass(frozen=True)
 class FeatureGrid:
-    """Where gradient features are formed, and the way to the output grid.
-
-    The inner product of two gradients with frequencies up to K has frequencies up to
-    2K, so its values on 4K + 1 points determine it everywhere.
-    """
+    """Where gradient features are formed, and the way to the output grid."""
 
     sizes: tuple[int, ...]
-    #: Synthesis on this grid, per axis.
     synthesis: tuple[AxisMap, ...]
-    #: Maps of the inner products, before tanh, and of the mixed result, after it.
-    before: tuple[AxisMap | None, ...]
-    after: tuple[AxisMap | None, ...]
-    #: Synthesis of the linear part where it is added, per axis.
-    linear: tuple[AxisMap, ...]
+    #: From this grid to the output, per axis; None where they are the same.
+    interpolation: tuple[AxisMap | None, ...]
+
+    def synthesise(self, c: Tensor) -> Tensor:
+        """Coefficients (..., *modes) to the field (..., *sizes)."""
+        return apply_maps(self.synthesis, c)
+
+    def interpolate(self, y: Tensor) -> Tensor:
+        """Field (..., *sizes) to the output grid."""
+        return apply_maps(self.interpolation, y)
 
 
 class RealBasis:
@@ -100,10 +97,11 @@ class RealBasis:
         #: Angular frequencies of each axis, and signs of its derivative.
         self.frequencies = [self._tensor(axis.frequencies()) for axis in self.axes]
         self.signs = [self._tensor(axis.partner_signs()) for axis in self.axes]
+        eigenvalues = np.zeros(())
+        for axis in self.axes:
+            eigenvalues = eigenvalues[..., None] + axis.frequencies() ** 2
         #: Eigenvalues of the negative Laplacian, shaped like ``modes``.
-        self.eigenvalues = self._tensor(np.zeros(()))
-        for frequency in self.frequencies:
-            self.eigenvalues = self.eigenvalues[..., None] + frequency.square()
+        self.eigenvalues = self._tensor(eigenvalues)
         #: Coefficients of the field that is 1 everywhere.
         self.constant = self._tensor(_one_hot(self.modes))
         if feature_grid is not None:
@@ -124,22 +122,25 @@ class RealBasis:
         time = time.view(*time.shape, *(1 for _ in self.axes))
         return torch.exp(-self.eigenvalues * time) * c
 
-    def move(self, c: Tensor, shift: Tensor) -> Tensor:
-        """Translate fields, given by coefficients (..., *modes), by shifts (..., d).
+    def move(self, c: Tensor, time: Tensor, shift: Tensor) -> Tensor:
+        """Diffuse fields as `diffuse` does, and translate them by shifts (..., d).
 
-        Each axis rotates its pairs of cosine and sine. The cosine at Nyquist has no
-        partner and gets the cosine of the angle alone.
+        Each axis damps and rotates its pairs of cosine and sine. The cosine at Nyquist
+        has no partner and gets the cosine of the angle alone.
         """
         d = len(self.axes)
         for j, axis in enumerate(self.axes):
-            angle = self.frequencies[j] * shift[..., j, None]
+            frequency = self.frequencies[j]
+            angle = frequency * shift[..., j, None]
+            damping = torch.exp(-frequency.square() * time[..., None])
             along = (*angle.shape[:-1], *[1] * j, axis.size, *[1] * (d - 1 - j))
-            cos, sin = angle.cos(), angle.sin() * self.signs[j]
-            c = cos.view(along) * c - sin.view(along) * axis.partner(c, j - d)
+            cos = (damping * angle.cos()).view(along)
+            sin = (damping * angle.sin() * -self.signs[j]).view(along)
+            c = torch.addcmul(cos * c, sin, axis.partner(c, j - d))
         return c
 
     def gradient(self, c: Tensor) -> Tensor:
-        """Coefficients (b, c, *modes) to those of d derivatives, (b, d, c, *modes)."""
+        """Coefficients (b, ..., *modes) to d derivatives, (b, d, ..., *modes)."""
         d = len(self.axes)
         parts = []
         for j, axis in enumerate(self.axes):
@@ -149,26 +150,18 @@ class RealBasis:
         return torch.stack(parts, 1)
 
     def _features(self, kind: FeatureGridKind) -> FeatureGrid:
-        sizes: list[int] = []
-        maps: list[AxisMap | None] = []
-        for axis, n in zip(self.axes, self.n_out):
-            # An odd number of points, the same for every method and grid.
-            top = math.ceil((axis.cosines - 1) * _FEATURE_BAND[kind])
-            band = AxisBasis(top + 1, top, axis.extent)
-            m = band.size
-            if kind == "output" and m > _WORTH_INTERPOLATING * n:
-                m = n
-            sizes.append(m)
-            maps.append(None if m == n else self._interpolation(band, m, n))
-        synthesis = [self._synthesises(a, m) for a, m in zip(self.axes, sizes)]
-        stay: list[AxisMap | None] = [None for _ in maps]
         if kind == "output":
-            before, after, linear = maps, stay, self._synthesis
-        else:
-            before, after, linear = stay, maps, synthesis
-        return FeatureGrid(
-            tuple(sizes), tuple(synthesis), tuple(before), tuple(after), tuple(linear)
-        )
+            stay = [None for _ in self.axes]
+            return FeatureGrid(self.n_out, tuple(self._synthesis), tuple(stay))
+        sizes, synthesis, interpolation = [], [], []
+        for axis, n in zip(self.axes, self.n_out):
+            # An odd number of points, the same for every method and output grid.
+            top = math.ceil(_FEATURE_BAND * (axis.cosines - 1))
+            band = AxisBasis(top + 1, top, axis.extent)
+            sizes.append(band.size)
+            synthesis.append(self._synthesises(axis, band.size))
+            interpolation.append(self._interpolation(band, band.size, n))
+        return FeatureGrid(tuple(sizes), tuple(synthesis), tuple(interpolation))
 
     def _use_dense(self, axis: AxisBasis) -> bool:
         if self._method != "auto":
@@ -245,8 +238,7 @@ class BasisCache:
             return make("dense")
         basis = self._bases.pop(key, None)
         if basis is None:
-            # Tables made in inference mode could not be used in training later.
-            with torch.inference_mode(False):
+            with outside_transforms():
                 basis = make(self.method)
         self._bases[key] = basis
         while len(self._bases) > self.capacity:

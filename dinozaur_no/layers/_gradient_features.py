@@ -1,4 +1,4 @@
-r"""Gradient features, and how they and the field itself are mixed.
+r"""Gradient features, formed on a small grid, in blocks, with little memory.
 
 The features of a smooth field v with channels :math:`v_i` are (DINOZAUR, equation 7)
 
@@ -6,24 +6,28 @@ The features of a smooth field v with channels :math:`v_i` are (DINOZAUR, equati
 
 With :math:`u = W^{grad} v` they are :math:`G_i = \tanh \langle \nabla v_i, \nabla u_i
 \rangle`. Mixing channels commutes with the transform, so u is mixed on the few
-coefficients. Where the features are formed is up to `FeatureGrid`: a grid that depends
-on the modes alone, whose result is interpolated, or the output grid as in the paper.
+coefficients. A channel's inner product enters through its own feature alone. The
+gradients of a block of channels therefore come and go before those of the next one, and
+only coefficients are kept for the backward pass.
+
+`naive_features` says the same in four lines. It is the definition, it is what compilers
+and exporters see, and it differentiates any number of times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._torch import full_precision
-from ._axis import apply_maps
 from ._fourier import RealBasis
 
-Memory = Literal["lean", "fast"]
+# Bytes of gradients at a time on a CPU (fits its caches; measured).
+_CPU_BYTES = 16 << 20
 
 
 def linear_weight(n_out: int, n_in: int, **options: Any) -> Tensor:
@@ -50,7 +54,7 @@ def add_features(
     Parameters
     ----------
     p : Tensor
-        Coefficients of what is added, (b, o, *modes).
+        Field to add, on the features' grid, (b, o, *sizes).
     v : Tensor
         Coefficients of the field, (b, c, *modes).
     gradient_weight, weight : Tensor
@@ -61,14 +65,120 @@ def add_features(
     Returns
     -------
     Tensor
-        Field on the grid before ``basis.features.after``, (b, o, *sizes).
+        Field on the features' grid, (b, o, *sizes).
     """
-    grid = basis.features
-    both = torch.cat([v, mix_channels(gradient_weight, v)], 1)
-    slopes = apply_maps(grid.synthesis, basis.gradient(both))
-    dv, du = slopes.chunk(2, 2)
-    inner = apply_maps(grid.before, (dv * du).sum(1))
-    return apply_maps(grid.linear, p) + mix_channels(weight, inner.tanh())
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    if torch.compiler.is_compiling() or tracing or v.shape[0] == 0:
+        return naive_features(p, v, gradient_weight, weight, basis)
+    y: Tensor = _Features.apply(p, v, gradient_weight, weight, basis)
+    return y
+
+
+def naive_features(
+    p: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
+) -> Tensor:
+    """Compute `add_features` as it is defined, all at once, keeping all fields."""
+    inner = _inner_products(v, mix_channels(gradient_weight, v), basis)
+    return p + mix_channels(weight, inner.tanh())
+
+
+def _inner_products(v: Tensor, u: Tensor, basis: RealBasis) -> Tensor:
+    """Inner products of the gradients of v and u, given by coefficients."""
+    slopes = basis.features.synthesise(basis.gradient(torch.stack([v, u], 1)))
+    dv, du = slopes.unbind(2)
+    return (dv * du).sum(1)
+
+
+class _Features(torch.autograd.Function):
+    """`add_features` in blocks, keeping nothing but the coefficients of v."""
+
+    @staticmethod
+    def forward(
+        p: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
+    ) -> Tensor:
+        u = mix_channels(gradient_weight, v)
+        inner = v.new_empty(*v.shape[:2], *basis.features.sizes)
+        for block in _blocks(inner):
+            inner[block] = _inner_products(v[block], u[block], basis)
+        w = weight.expand(len(v), -1, -1)
+        return torch.baddbmm(p.flatten(2), w, inner.tanh_().flatten(2)).view_as(p)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, v, gradient_weight, weight, ctx.basis = inputs
+        ctx.save_for_backward(v, gradient_weight, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        basis: RealBasis = ctx.basis
+        (grad,) = grads
+        v, w_grad, w = ctx.saved_tensors
+        with full_precision(grad.device.type):
+            if not torch.is_grad_enabled():
+                return grad, *_features_backward(grad, v, w_grad, w, basis), None
+
+            # Somebody will differentiate this again.
+            def naive(v: Tensor, w_grad: Tensor, w: Tensor) -> Tensor:
+                return naive_features(torch.zeros_like(grad), v, w_grad, w, basis)
+
+            pull = torch.func.vjp(naive, v, w_grad, w)[1]
+            return grad, *pull(grad), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[Tensor, int]:
+        p, v, gradient_weight, weight, basis = args
+        if in_dims[2] is not None or in_dims[3] is not None:  # nothing to share
+            return torch.vmap(naive_features, in_dims)(*args), 0
+        n = info.batch_size
+        p, v = (
+            (x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+            for x, dim in zip((p, v), in_dims)
+        )
+        y = add_features(p, v, gradient_weight, weight, basis)
+        return y.unflatten(0, (n, -1)), 0
+
+
+def _features_backward(
+    grad: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
+) -> tuple[Tensor, ...]:
+    """Gradients of v and both weights, block by block."""
+    u = mix_channels(gradient_weight, v)
+    dv, du = torch.empty_like(v), torch.empty_like(u)
+    grad = grad.contiguous()
+    # Holds what flows back to the features, then, block by block, the features.
+    buffer = mix_channels(weight.T, grad)
+    for block in _blocks(buffer):
+        with torch.enable_grad():
+            a, b = (x[block].detach().requires_grad_() for x in (v, u))
+            inner = _inner_products(a, b, basis)
+        features = inner.detach().tanh()
+        flow = buffer[block]
+        flow = torch.addcmul(flow, flow * features, features, value=-1)
+        dv[block], du[block] = torch.autograd.grad(inner, (a, b), flow)
+        buffer[block] = features
+    d_weight = torch.bmm(grad.flatten(2), buffer.flatten(2).mT).sum(0)
+    d_gradient_weight = torch.bmm(du.flatten(2), v.flatten(2).mT).sum(0)
+    return dv + mix_channels(gradient_weight.T, du), d_gradient_weight, d_weight
+
+
+def _blocks(fields: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Cut fields (b, c, ...) into items x channels whose gradients fit into a cache.
+
+    Other devices than a CPU get all of them at once.
+    """
+    b, c, *sizes = fields.shape
+    if fields.device.type != "cpu":
+        yield slice(b), slice(c)
+        return
+    per_channel = 2 * len(sizes) * math.prod(sizes) * fields.element_size()
+    at_once = max(1, _CPU_BYTES // per_channel)
+    items = max(1, at_once // c)
+    width = math.ceil(c / math.ceil(c / at_once))
+    for i in range(0, b, items):
+        for j in range(0, c, width):
+            yield slice(i, i + items), slice(j, j + width)
 
 
 def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
@@ -76,46 +186,3 @@ def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
     weights = weight.expand(x.shape[0], -1, -1)
     mixed = torch.bmm(weights, x.flatten(2))
     return mixed.view(*mixed.shape[:2], *x.shape[2:])
-
-
-def recomputed(
-    memory: Memory, function: Callable[..., Tensor], *inputs: Tensor | None
-) -> Tensor:
-    """Call a function; with lean memory, keep its inputs alone for the backward pass.
-
-    The backward pass then calls it once more. It differentiates any number of times,
-    and inside `torch.func`; a compiler sees the function itself.
-    """
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    if memory == "fast" or torch.compiler.is_compiling() or tracing:
-        return function(*inputs)
-    given = [x for x in inputs if x is not None]
-    where = [x is not None for x in inputs]
-
-    def of_given(*tensors: Tensor) -> Tensor:
-        rest = iter(tensors)
-        return function(*(next(rest) if there else None for there in where))
-
-    y: Tensor = _Recomputed.apply(of_given, *given)
-    return y
-
-
-class _Recomputed(torch.autograd.Function):
-    """`recomputed` for a function of tensors."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        return function(*inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.function, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        with full_precision(grads[0].device.type):
-            _, pull = torch.func.vjp(ctx.function, *ctx.saved_tensors)
-            return None, *pull(grads[0])

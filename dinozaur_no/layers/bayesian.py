@@ -18,6 +18,9 @@ from .diffusion import DiffusionSpectralConv
 
 Covariance = Literal["full", "diagonal"]
 SamplePer = Literal["batch", "item"]
+
+#: Initial posterior scale of displacements in units of that of ln tau.
+_SHARE_OF_SCALE = 0.1
 #: Takes a layer, its input and a function that computes the input's coefficients.
 Analysis = Callable[["BayesianDiffusionConv", Tensor, Callable[[], Tensor]], Tensor]
 
@@ -34,7 +37,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     In training mode the times are drawn, :math:`\tau = \exp(\mu + L \epsilon)`, and
     gradients flow to :math:`\mu` and L. In evaluation mode they are the posterior
     median :math:`e^\mu`: the layer is then exactly a `DiffusionSpectralConv`, whose
-    ``state_dict`` is a part of this one. `VariationalOperator` draws at prediction and
+    ``state_dict`` is a part of this one. With ``drift`` the displacements have a
+    Gaussian prior and posterior too, jointly with :math:`\ln \tau`. `VariationalOperator` draws at prediction and
     adds the noise, the ELBO and the predictive distribution of the whole model.
 
     Parameters
@@ -45,8 +49,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         m, the mean of ln tau, for all channels or each.
     prior_scale : float or sequence of float, default 1.0
         s, the standard deviation of ln tau.
+    displacement_prior : float, default 0.1
+        With ``drift``, the prior standard deviation of each component of a
+        displacement, as a share of the box. Its mean is 0.
     scale_init : float, default 0.02
-        Initial standard deviation of ln tau under the posterior, for all channels. The
+        Initial standard deviation of ln tau under the posterior, for all channels; that
+        of displacements is a tenth of it, as a share of the box. The
         initial :math:`e^\mu` is the option ``time_init``. (The paper starts from
         ``scale_init=0.5, time_init=math.exp(-5)``, and trains much longer.)
     covariance : {"full", "diagonal"}, default "full"
@@ -59,14 +67,14 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     Attributes
     ----------
     raw_time : nn.Parameter
-        :math:`\mu`, (in_channels,).
+        :math:`\mu`, shaped like the times.
     raw_scale : nn.Parameter
-        Logarithm of the diagonal of L, (in_channels,).
+        Logarithm of the diagonal of L, (posterior_size,).
     raw_tril : nn.Parameter or None
         Entries of L below its diagonal, row by row, divided by the diagonal entry of
         their row; None without correlation.
     prior_mean, prior_scale : Tensor
-        m and s, (in_channels,).
+        m and s, (posterior_size,).
 
     References
     ----------
@@ -92,6 +100,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         *,
         prior_mean: float | Sequence[float] = math.log(0.01),
         prior_scale: float | Sequence[float] = 1.0,
+        displacement_prior: float = 0.1,
         scale_init: float = 0.02,
         covariance: Covariance = "full",
         sample_per: SamplePer = "batch",
@@ -101,17 +110,20 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.covariance = one_of("covariance", covariance, ("full", "diagonal"))
         self.sample_per = one_of("sample_per", sample_per, ("batch", "item"))
         scale = positive("scale_init", scale_init)
-        c = self.in_channels
-        self.raw_scale = nn.Parameter(torch.full_like(self.raw_time, math.log(scale)))
-        below = c * (c - 1) // 2 if covariance == "full" else 0
+        times, n = self.raw_time.numel(), self.posterior_size
+        scales = self.raw_time.new_full((n,), math.log(scale))
+        scales[times:] += math.log(_SHARE_OF_SCALE)
+        self.raw_scale = nn.Parameter(scales.detach())
+        below = n * (n - 1) // 2 if covariance == "full" else 0
         self.register_parameter(
             "raw_tril",
             nn.Parameter(self.raw_scale.new_zeros(below)) if below else None,
         )
         self.prior_mean: Tensor
         self.prior_scale: Tensor
-        self.register_buffer("prior_mean", self.raw_scale.new_empty(c))
-        self.register_buffer("prior_scale", self.raw_scale.new_empty(c))
+        self.register_buffer("prior_mean", self.raw_scale.new_zeros(n))
+        self.register_buffer("prior_scale", self.raw_scale.new_zeros(n))
+        self.prior_scale[times:] = positive("displacement_prior", displacement_prior)
         self.set_prior(prior_mean, prior_scale)
         self._analysis: Analysis | None = None
         self._one_sample = False
@@ -129,18 +141,26 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         mean, scale : float, sequence of float or Tensor, optional
             One number, or one per channel. Scales are positive.
         """
+        times = self.raw_time.numel()
         with torch.no_grad():
             if mean is not None:
-                self.prior_mean.copy_(self._per_channel("prior_mean", mean))
+                value = self._per_channel("prior_mean", mean)
+                self.prior_mean[:times] = value.flatten()
             if scale is not None:
                 value = self._per_channel("prior_scale", scale)
                 if not bool((value > 0).all()):
                     raise ValueError(f"prior_scale (={scale}) must be positive")
-                self.prior_scale.copy_(value)
+                self.prior_scale[:times] = value.flatten()
+
+    @property
+    def posterior_size(self) -> int:
+        """Number of random numbers: all times, then all displacements."""
+        arrows = self.raw_displacement
+        return self.raw_time.numel() + (0 if arrows is None else arrows.numel())
 
     @property
     def posterior_mean(self) -> Tensor:
-        """Mean of ln tau under the posterior, (in_channels,); can be set."""
+        """Mean of ln tau under the posterior, shaped like the times; can be set."""
         return self.raw_time
 
     @posterior_mean.setter
@@ -151,12 +171,15 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     @property
     def posterior_scale_tril(self) -> Tensor:
-        """L with positive diagonal, (in_channels, in_channels); can be set."""
+        """L with positive diagonal, (posterior_size, posterior_size); can be set.
+
+        Rows and columns are those of ln tau, followed by those of displacements.
+        """
         return self.raw_scale.exp()[:, None] * self._unit_tril()
 
     @posterior_scale_tril.setter
     def posterior_scale_tril(self, value: Tensor) -> None:
-        c = self.in_channels
+        c = self.posterior_size
         tril = in_double(value)
         diagonal = tril.diagonal() if tril.ndim == 2 else tril
         if tril.shape != (c, c) or not bool(tril.isfinite().all()):
@@ -182,7 +205,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     @property
     def posterior_covariance(self) -> Tensor:
-        """Covariance of ln tau under the posterior, (in_channels, in_channels)."""
+        """Covariance under the posterior, (posterior_size, posterior_size)."""
         tril = self.posterior_scale_tril
         return tril @ tril.mT
 
@@ -194,7 +217,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         .. math:: \sum_i \frac{(L L^T)_{ii} + (\mu_i - m_i)^2}{2 s_i^2} - \frac12
                   + \ln s_i - \ln L_{ii} .
         """
-        distance = self.raw_time - self.prior_mean
+        distance = self._mean() - self.prior_mean
         spread = self.posterior_scale_tril.square().sum(1) + distance.square()
         quadratic = spread / (2 * self.prior_scale.square())
         return (quadratic - 0.5 + self.prior_scale.log() - self.raw_scale).sum()
@@ -203,9 +226,28 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self, n: int, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw ln tau from the posterior, see `sample_times`."""
-        shape = (positive_int("n", n), self.in_channels)
-        noise = standard_normal(shape, self.raw_time, generator)
-        return self._from_noise(noise)
+        return self.sample_parameters(n, generator)["raw_time"]
+
+    def sample_parameters(
+        self, n: int, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Draw from the posterior of all random parameters, by their names.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        generator : torch.Generator, optional
+            Source of randomness on the layer's device, by default torch's global one.
+
+        Returns
+        -------
+        dict of Tensor
+            ``raw_time``, and ``raw_displacement`` if kernels move, each with n draws
+            along a new first axis. Gradients flow to the posterior.
+        """
+        shape = (positive_int("n", n), self.posterior_size)
+        return self._parameters_from(standard_normal(shape, self.raw_time, generator))
 
     def sample_times(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw diffusion times from the posterior; gradients flow to its parameters.
@@ -267,37 +309,57 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     def _kernel_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         if not self.training:
             return super()._kernel_parameters(x)
-        items = x.shape[:1] if self.sample_per == "item" else ()
-        shape = (*items, self.in_channels)
+        items = x.shape[0] if self.sample_per == "item" else 1
+        shape = (items, self.posterior_size)
         noise = self._noise
         if noise is None or noise.shape != shape:
             noise = standard_normal(shape, self.raw_time)
         self._noise = noise if self._one_sample else None
-        return self._from_noise(noise).exp(), self.displacement
+        drawn = self._parameters_from(noise)
+        if self.sample_per == "batch":
+            drawn = {name: values[0] for name, values in drawn.items()}
+        return drawn["raw_time"].exp(), self._arrows(drawn.get("raw_displacement"))
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
         if self._analysis is None:
             return super()._analyse(x, basis)
         return self._analysis(self, x, partial(super()._analyse, x, basis))
 
+    def _parameters_from(self, noise: Tensor) -> dict[str, Tensor]:
+        """Turn noise (n, posterior_size) into n draws of the random parameters."""
+        drawn = self._from_noise(noise)
+        parts = {"raw_time": self.raw_time, "raw_displacement": self.raw_displacement}
+        there = {name: part for name, part in parts.items() if part is not None}
+        pieces = drawn.split([part.numel() for part in there.values()], -1)
+        return {
+            name: piece.view(-1, *part.shape)
+            for (name, part), piece in zip(there.items(), pieces)
+        }
+
     def _from_noise(self, noise: Tensor) -> Tensor:
-        """Draws ``mu + L noise`` of ln tau; the noise has channels last."""
+        """Draw ``mu + L noise`` of all random numbers, which come last."""
         spread = noise
         if self.raw_tril is not None:
             spread = noise @ self._unit_tril().mT
-        return self.raw_time + self.raw_scale.exp() * spread
+        return self._mean() + self.raw_scale.exp() * spread
+
+    def _mean(self) -> Tensor:
+        """Means of all random numbers, (posterior_size,)."""
+        if self.raw_displacement is None:
+            return self.raw_time.flatten()
+        return torch.cat([self.raw_time.flatten(), self.raw_displacement.flatten()])
 
     def _unit_tril(self) -> Tensor:
         """L with its rows divided by their diagonal entries."""
         like = self.raw_scale
-        unit = torch.eye(self.in_channels, dtype=like.dtype, device=like.device)
+        unit = torch.eye(self.posterior_size, dtype=like.dtype, device=like.device)
         if self.raw_tril is None:
             return unit
         return unit.index_put(self._below(like.device), self.raw_tril)
 
     def _below(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Rows and columns of the entries below the diagonal."""
-        c = self.in_channels
+        c = self.posterior_size
         rows, columns = torch.tril_indices(c, c, -1, device=device)
         return rows, columns
 
@@ -308,11 +370,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             raise TypeError(
                 f"{name} (={value!r}) must be a number or numbers"
             ) from error
-        if numbers.shape not in ((), (1,), (self.in_channels,)):
+        shape = tuple(self.raw_time.shape)
+        if tuple(numbers.shape) not in ((), (1,), (self.in_channels,), shape):
             raise ValueError(
                 f"{name} has shape {tuple(numbers.shape)}; give one number or one per "
                 f"channel ({self.in_channels})"
             )
         if not bool(numbers.isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
-        return numbers.expand(self.in_channels)
+        return numbers.expand(shape)

@@ -3,7 +3,6 @@ r"""`DiffusionSpectralConv`: heat diffusion in place of FNO's dense spectral wei
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,24 +13,24 @@ from torch import Tensor, nn
 from .._torch import full_precision
 from .._validation import (
     check_input,
+    check_per_item,
     modes_per_axis,
     modes_within,
+    numbers_of_shape,
     one_of,
     output_grid,
     per_axis,
     positive_int,
 )
-from ._axis import apply_maps
 from ._configure import ConfigurableClass
 from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
 from ._gradient_features import (
-    Memory,
     add_features,
     gradient_weight_init,
     linear_weight,
     mix_channels,
-    recomputed,
 )
+from ._kernels import apply_kernel, random_displacements, spaced_times
 
 
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
@@ -72,11 +71,11 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     drift : bool, default False
         Whether kernels move. Of several kernels the first one stays at rest.
     feature_grid : {"modes", "output"}, default "modes"
-        Where tanh and the mixing of the features happen: on a grid of
-        :math:`4 K_j + 1` points per axis, where :math:`K_j` is the largest kept
-        frequency, with the result interpolated to the output; or on the output grid,
-        as in the paper. The first is faster, and the layer is then the same function
-        on every grid that carries the modes.
+        Where the features are formed and mixed: on a grid of about :math:`3 K_j`
+        points per axis, where :math:`K_j` is the largest kept frequency, with the
+        result interpolated to the output; or on the output grid, as in the paper. The
+        first is faster, and the layer is then the same function on every grid that
+        carries the modes.
     extent : float or sequence of float, default 1.0
         Length of the periodic box, per axis. It fixes the unit of times, displacements
         and gradients; 1 gives the formulas above.
@@ -99,9 +98,6 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis: matrix product, real FFT, or what measured
         faster. The result is the same.
-    memory : {"lean", "fast"}, default "lean"
-        Whether to keep only coefficients for the backward pass and recompute the rest
-        there, or to keep everything.
     fno_block_precision : str
         Accepted. Coefficients and features are always computed in float32 or better;
         the output has the dtype that ``SpectralConv`` gives.
@@ -163,7 +159,6 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         max_n_modes: int | Sequence[int] | None = None,
         complex_data: bool = False,
         axis_method: Method = "auto",
-        memory: Memory = "lean",
         fno_block_precision: str = "full",
         separable: bool = False,
         factorization: str | None = None,
@@ -200,7 +195,6 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self.fno_block_precision = fno_block_precision
         self.kernels = positive_int("kernels", kernels)
         self.drift = one_of("drift", drift, (False, True))
-        self.memory = one_of("memory", memory, ("lean", "fast"))
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(
             axis_method, feature_grid if gradient_features else None
@@ -209,10 +203,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         c, options = self.in_channels, {"device": device, "dtype": dtype}
         lead = () if kernels == 1 else (kernels,)
         self.raw_time = nn.Parameter(torch.empty(*lead, c, **options))
-        times = _spread(time_init, c)
         with torch.no_grad():  # not by the property: it looks at numbers, meta has none
-            rolled = [times.log().roll(r * c // kernels) for r in range(kernels)]
-            self.raw_time.copy_(torch.stack(rolled).view(*lead, c))
+            times = spaced_times(time_init, kernels, c)
+            self.raw_time.copy_(times.log().view(*lead, c))
         displacement = gradient_weight = mix_weight = None
         if gradient_features:
             gradient_weight = gradient_weight_init(c, self.extent, **options)
@@ -222,7 +215,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         if drift:
             lead = () if kernels == 1 else (kernels - 1,)
             displacement = torch.empty(*lead, c, self.order, **options)
-            displacement.copy_(_random_arrows(displacement_init, displacement.shape))
+            displacement.copy_(
+                random_displacements(displacement_init, displacement.shape)
+            )
         offset = torch.zeros(out_channels, **options) if bias else None
         for name, value in (
             ("raw_displacement", displacement),
@@ -241,7 +236,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
     @diffusion_time.setter
     def diffusion_time(self, value: float | Sequence[float] | Tensor) -> None:
-        time = _numbers("diffusion_time", value, self.raw_time.shape)
+        time = numbers_of_shape("diffusion_time", value, self.raw_time.shape)
         stored = time.log().to(self.raw_time.dtype).exp()
         if not bool(((stored > 0) & stored.isfinite()).all()):
             raise ValueError(
@@ -258,12 +253,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         They are in the unit of ``extent``. A positive one moves forwards: one grid
         spacing along an axis is `torch.roll` by 1. None without ``drift``.
         """
-        if self.raw_displacement is None:
-            return None
-        arrows = self.raw_displacement * self.raw_displacement.new_tensor(self.extent)
-        if self.kernels == 1:
-            return arrows
-        return torch.cat([torch.zeros_like(arrows[:1]), arrows])
+        return self._arrows(self.raw_displacement)
 
     @displacement.setter
     def displacement(self, value: float | Sequence[float] | Tensor) -> None:
@@ -272,7 +262,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 "displacement needs a layer that was built with drift=True"
             )
         shape = (*self.raw_time.shape, self.order)
-        arrows = _numbers("displacement", value, shape)
+        arrows = numbers_of_shape("displacement", value, shape)
         if not bool(arrows.isfinite().all()):
             raise ValueError(f"displacement (={value}) must be finite")
         arrows = arrows / torch.tensor(self.extent, dtype=torch.float64)
@@ -317,7 +307,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             the device in every call.
         displacement : Tensor, optional
             Displacements to use instead of the learned ones, likewise. They need no
-            ``drift``; the first of several kernels may move, too.
+            ``drift``. The first of several kernels stays at rest whatever they are.
 
         Returns
         -------
@@ -329,37 +319,34 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         time = time if diffusion_time is None else diffusion_time
         shift = shift if displacement is None else displacement
         shape = tuple(self.raw_time.shape)
-        time = self._per_item("diffusion_time", time, shape, len(x))
+        check_per_item("diffusion_time", time, shape, x.shape[0])
+        time = time.reshape(-1, self.kernels, self.in_channels)
         if shift is not None:
-            shift = self._per_item("displacement", shift, (*shape, self.order), len(x))
+            check_per_item("displacement", shift, (*shape, self.order), x.shape[0])
+            shift = shift.reshape(-1, self.kernels, self.in_channels, self.order)
         n_out = output_grid(x.shape[2:], output_shape, self.resolution_scaling_factor)
         if not self.complex_data:
             return self._convolve(x, time, shift, n_out)
         parts = torch.cat([x.real, x.imag if x.is_complex() else torch.zeros_like(x)])
-        if len(time) > 1:
+        if time.shape[0] > 1:
             time = torch.cat([time, time])
-        if shift is not None and len(shift) > 1:
+        if shift is not None and shift.shape[0] > 1:
             shift = torch.cat([shift, shift])
         return torch.complex(*self._convolve(parts, time, shift, n_out).chunk(2))
+
+    def _arrows(self, raw: Tensor | None) -> Tensor | None:
+        """Return displacements from shares of the box, the first kernel's included."""
+        if raw is None:
+            return None
+        arrows = raw * raw.new_tensor(self.extent)
+        if self.kernels == 1:
+            return arrows
+        at_rest = torch.zeros_like(arrows[..., :1, :, :])
+        return torch.cat([at_rest, arrows], -3)
 
     def _kernel_parameters(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return times and displacements for this input, perhaps one set per item."""
         return self.diffusion_time, self.displacement
-
-    def _per_item(
-        self, name: str, value: Any, shape: tuple[int, ...], items: int
-    ) -> Tensor:
-        """Check parameters of kernels; return them as (1 or items, kernels, c, ...)."""
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} (={value!r}) must be a torch.Tensor")
-        if tuple(value.shape) not in (shape, (items, *shape)):
-            raise ValueError(
-                f"{name} has shape {tuple(value.shape)}, expected {shape} or "
-                f"{(items, *shape)} for this input"
-            )
-        if value.ndim == len(shape):
-            value = value[None]
-        return value[:, None] if self.kernels == 1 else value
 
     def _analyse(self, x: Tensor, basis: RealBasis) -> Tensor:
         """Return the coefficients of the input."""
@@ -372,22 +359,41 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         shift: Tensor | None,
         n_out: tuple[int, ...],
     ) -> Tensor:
-        out_dtype = torch.promote_types(x.dtype, self.raw_time.dtype)
+        """Apply the layer, with times (1 or b, kernels, c) and shifts likewise."""
+        c, out_dtype = x.shape[1], torch.promote_types(x.dtype, self.raw_time.dtype)
         dtype = torch.promote_types(out_dtype, torch.float32)
         with full_precision(x.device.type):
             x = x.to(dtype)
             basis = self._bases.get(
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
-            parameters = (time, shift, self.gradient_weight, self.mix_weight, self.bias)
-            given = (w if w is None else w.to(dtype) for w in parameters)
-            function = functools.partial(_apply_kernels, basis)
-            y = recomputed(self.memory, function, self._analyse(x, basis), *given)
+            coefficients = self._analyse(x, basis)
+            weight = self.mix_weight
+            weights = [] if weight is None else weight.to(dtype).split(c, 1)
+            shifts: list[Tensor | None] = [None] * self.kernels
+            if shift is not None:
+                shifts = list(shift.unbind(1))
+                if self.kernels > 1:
+                    shifts[0] = None  # at rest
+            kernels = [
+                functools.partial(apply_kernel, coefficients, t, b, basis=basis)
+                for t, b in zip(time.unbind(1), shifts)
+            ]
+            # Step 2, of all kernels but the first one together with its mixing.
+            v = p = kernels[0](weight=None)
+            if weight is not None:
+                p = mix_channels(weights[0], v)
+                for kernel, w in zip(kernels[1:], weights[1:]):
+                    p = p + kernel(weight=w)
+            if self.bias is not None:
+                bias = self.bias.to(dtype).view(-1, *(1 for _ in n_out))
+                p = p + bias * basis.constant
             if self.gradient_weight is None:
-                y = basis.synthesise(y)
-            else:
-                y = apply_maps(basis.features.after, y)
-        return y.to(out_dtype)
+                return basis.synthesise(p).to(out_dtype)
+            # Steps 3 and 4.
+            grid, w_grad = basis.features, self.gradient_weight.to(dtype)
+            y = add_features(grid.synthesise(p), v, w_grad, weights[-1], basis)
+            return grid.interpolate(y).to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
         """Bring a skip connection to the output grid, exactly if it is band-limited."""
@@ -407,60 +413,3 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         if self.resolution_scaling_factor is not None:
             parts.append(f"resolution_scaling_factor={self.resolution_scaling_factor}")
         return ", ".join(parts)
-
-
-def _apply_kernels(
-    basis: RealBasis,
-    c: Tensor,
-    time: Tensor,
-    shift: Tensor | None,
-    gradient_weight: Tensor | None,
-    mix_weight: Tensor | None,
-    bias: Tensor | None,
-) -> Tensor:
-    """Steps 2 to 4: from coefficients to the output's coefficients, or to its values.
-
-    With gradient features these are values on the features' grid, else coefficients.
-    """
-    d = len(basis.axes)
-    v = basis.diffuse(c[:, None], time)
-    if shift is not None:
-        v = basis.move(v, shift)
-    p = v.flatten(1, 2)
-    if mix_weight is not None:
-        p = mix_channels(mix_weight[:, : p.shape[1]], p)
-    if bias is not None:
-        p = p + bias.view(-1, *[1] * d) * basis.constant
-    if gradient_weight is None or mix_weight is None:
-        return p
-    features = mix_weight[:, v.shape[1] * v.shape[2] :]
-    return add_features(p, v[:, 0], gradient_weight, features, basis)
-
-
-def _numbers(name: str, value: Any, shape: Sequence[int]) -> Tensor:
-    """Return finite or infinite numbers in double precision, expanded to a shape."""
-    # On the CPU: some devices have no double precision.
-    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
-    try:
-        expanded: Tensor = numbers.expand(*shape)
-        return expanded
-    except RuntimeError:
-        raise ValueError(
-            f"{name} has shape {tuple(numbers.shape)}; give one number or "
-            f"{tuple(shape)} of them"
-        ) from None
-
-
-def _random_arrows(length: float | tuple[float, float], shape: Sequence[int]) -> Tensor:
-    """Random directions with lengths spaced logarithmically between two values."""
-    low, high = per_axis("displacement_init", length, 2)
-    arrows = torch.randn(*shape)
-    span = torch.rand(*shape[:-1], 1) * math.log(high / low)
-    scaled: Tensor = arrows / arrows.norm(dim=-1, keepdim=True) * span.exp() * low
-    return scaled
-
-
-def _spread(time_init: float | tuple[float, float], n: int) -> Tensor:
-    """Return one time per channel, spaced logarithmically between two values."""
-    low, high = per_axis("time_init", time_init, 2)
-    return torch.logspace(math.log10(low), math.log10(high), n, dtype=torch.float64)

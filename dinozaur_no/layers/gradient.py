@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,16 +19,13 @@ from .._validation import (
     per_axis,
     positive_int,
 )
-from ._axis import apply_maps
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
+from ._fourier import BasisCache, FeatureGridKind, Method
 from ._gradient_features import (
-    Memory,
     add_features,
     gradient_weight_init,
     linear_weight,
     mix_channels,
-    recomputed,
 )
 
 
@@ -50,8 +46,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         Where the features are formed, as in `DiffusionSpectralConv`.
     axis_method : {"auto", "dense", "fft"}, default "auto"
         How to transform along an axis, as in `DiffusionSpectralConv`.
-    memory : {"lean", "fast"}, default "lean"
-        What to keep for the backward pass, as in `DiffusionSpectralConv`.
     **kwargs
         All other options of ``SpectralConv``, with its defaults and meaning.
 
@@ -77,7 +71,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         extent: float | Sequence[float] = 1.0,
         feature_grid: FeatureGridKind = "modes",
         axis_method: Method = "auto",
-        memory: Memory = "lean",
         **kwargs: Any,
     ) -> None:
         positive_int("in_channels", in_channels)
@@ -94,7 +87,6 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             kwargs["resolution_scaling_factor"] = list(scaling)
         super().__init__(in_channels, out_channels, modes, **kwargs)
         self.extent = per_axis("extent", extent, self.order)
-        self.memory = one_of("memory", memory, ("lean", "fast"))
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(axis_method, feature_grid)
         self.gradient_weight = nn.Parameter(
@@ -138,11 +130,14 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             basis = self._bases.get(
                 self._frequency_modes(), v.shape[2:], n_out, self.extent, like=v
             )
-            inputs = (basis.analyse(v), self.gradient_weight, self.mix_weight)
-            c, w_grad, w_mix = (tensor.to(dtype) for tensor in inputs)
-            function = functools.partial(_mix, basis)
-            y = recomputed(self.memory, function, c, w_grad, w_mix)
-            return apply_maps(basis.features.after, y)
+            c = basis.analyse(v)
+            w_grad, w_mix = (
+                w.to(dtype) for w in (self.gradient_weight, self.mix_weight)
+            )
+            p = mix_channels(w_mix[:, : self.out_channels], c)
+            field = basis.features.synthesise(p)
+            y = add_features(field, c, w_grad, w_mix[:, self.out_channels :], basis)
+            return basis.features.interpolate(y)
 
     def _frequency_modes(self) -> list[int]:
         """Modes per axis that hold all of v.
@@ -154,10 +149,3 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         if not self.complex_data:
             top[-1] = self.n_modes[-1] - 1
         return [2 * (k + 1) for k in top]
-
-
-def _mix(
-    basis: RealBasis, v: Tensor, gradient_weight: Tensor, mix_weight: Tensor
-) -> Tensor:
-    p = mix_channels(mix_weight[:, : v.shape[1]], v)
-    return add_features(p, v, gradient_weight, mix_weight[:, v.shape[1] :], basis)

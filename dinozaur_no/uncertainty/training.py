@@ -177,10 +177,12 @@ def parameter_groups(
     times: list[Tensor] = []
     for module in model.modules():
         if isinstance(module, BayesianDiffusionConv):
-            of_layer = (module.raw_time, module.raw_scale, module.raw_tril)
-            variational += [p for p in of_layer if p is not None]
+            of_layer = (module.raw_scale, module.raw_tril)
+            of_kernels = (module.raw_time, module.raw_displacement)
+            variational += [p for p in (*of_kernels, *of_layer) if p is not None]
         elif isinstance(module, DiffusionSpectralConv):
-            times.append(module.raw_time)
+            of_kernels = (module.raw_time, module.raw_displacement)
+            times += [p for p in of_kernels if p is not None]
         noise = getattr(module, "raw_noise", None)
         if isinstance(module, VariationalOperator) and isinstance(noise, nn.Parameter):
             variational.append(noise)
@@ -253,7 +255,7 @@ def warm_start(
     inner.load_state_dict({**own, **state})
     for layer in inner.modules():
         if isinstance(layer, BayesianDiffusionConv) and scale is not None:
-            layer.posterior_scale_tril = scale * torch.eye(layer.in_channels)
+            layer.posterior_scale_tril = scale * torch.eye(layer.posterior_size)
     return model
 
 
@@ -293,7 +295,7 @@ def propose_prior(
             f"trained ({type(trained).__name__}) contains no DiffusionSpectralConv, so "
             "it has no times to learn from"
         )
-    groups = times if per_layer else [torch.cat(times)]
+    groups = times if per_layer else [torch.cat([t.flatten() for t in times])]
     means = [float(t.mean()) for t in groups]
     scales = [max(_NARROWEST_PRIOR, float(t.std(correction=0))) for t in groups]
     if per_layer:

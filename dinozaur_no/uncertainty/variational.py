@@ -201,11 +201,12 @@ class VariationalOperator(UncertainOperator):
     ) -> Iterator[Fields]:
         with self._lock:  # a call in another thread replaces times for a while
             times = {
-                f"{name}.raw_time".lstrip("."): layer.sample_log_times(
-                    options.n_samples, options.generator
-                )
+                f"{name}.{parameter}".lstrip("."): values
                 for name, layer in self.model.named_modules()
                 if isinstance(layer, BayesianDiffusionConv)
+                for parameter, values in layer.sample_parameters(
+                    options.n_samples, options.generator
+                ).items()
             }
         return apply_samples(
             self.model, times, args, kwargs, options.chunk_size, self._one_call

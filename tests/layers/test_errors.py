@@ -115,7 +115,7 @@ def test_scaling_to_nothing(conv):
 
 
 @every_conv
-@pytest.mark.parametrize("name", ["axis_method", "memory"])
+@pytest.mark.parametrize("name", ["axis_method", "feature_grid"])
 def test_unknown_choice(conv, name):
     with pytest.raises(ValueError, match=says(f"{name} (='best') must be", "'")):
         conv(2, 2, (4, 4), **{name: "best"})

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import weakref
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dinozaur_no import DiffusionSpectralConv
-from dinozaur_no.layers._axis_maps import apply_adjoints, apply_maps
-from dinozaur_no.layers._fourier import AxisBasis, BasisCache, RealBasis
+from dinozaur_no.layers._axis import AxisBasis
+from dinozaur_no.layers._fourier import BasisCache, RealBasis
 
 CPU = torch.device("cpu")
 AXES = [(1, 1), (2, 2), (3, 8), (8, 3), (8, 8), (9, 8), (9, 20), (12, 5), (7, 1)]
@@ -62,50 +63,59 @@ def test_fft_equals_table(n, n_modes, n_out):
     )
 
 
+@pytest.mark.parametrize(("n", "n_modes"), AXES)
+def test_derivative_of_the_basis(n, n_modes):
+    """By the tables of a finer grid, where the slope of every function is known."""
+    basis = make_basis((n_modes,), (n,))
+    (axis,) = basis.axes
+    x = np.arange(n) * (axis.extent / n)
+    w = axis.frequencies()
+    cosines = -w[: axis.cosines] * np.sin(np.outer(x, w[: axis.cosines]))
+    if axis.at_nyquist:
+        cosines[:, -1] = 0.0
+    sines = w[axis.cosines :] * np.cos(np.outer(x, w[axis.cosines :]))
+    slopes = torch.from_numpy(np.concatenate([cosines, sines], 1))
+    c = torch.randn(2, axis.size, dtype=torch.float64)
+    found = basis.synthesise(basis.gradient(c))
+    torch.testing.assert_close(found, (c @ slopes.T)[:, None], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", ["dense", "fft"])
-@pytest.mark.parametrize("dim", range(3))
-@pytest.mark.parametrize(("n", "n_modes"), [(8, 8), (9, 4), (40, 6), (6, 99)])
-def test_adjoints(method, dim, n, n_modes):
-    """<M x, y> = <x, M' y> for every kind of map, along any dimension."""
-    basis = make_basis((n_modes,), (n,), None, method)
-    (slope,) = basis.product.gradient[0]
-    (interpolation,) = basis.product.interpolation
-    size = basis.product.sizes[0]
-    cases = [
-        (basis.analysis[0], n),
-        (basis.synthesis[0], basis.modes[0]),
-        (slope, basis.modes[0]),
-        (interpolation, size),
-    ]
-    for m, length in cases:
-        if m is None:
-            continue
-        shape = [3, 2, 4]
-        shape[dim] = length
-        x = torch.randn(shape, dtype=torch.float64)
-        image = m(x, dim)
-        y = torch.randn_like(image)
-        back = m.T(y, dim)
-        assert back.shape == x.shape
-        torch.testing.assert_close((image * y).sum(), (x * back).sum())
-        torch.testing.assert_close(m(x, dim - 3), image)
+@pytest.mark.parametrize("n_out", [1, 2, 3, 7, 12, 13, 30])
+def test_feature_grid_is_interpolated_exactly(method, n_out):
+    """Also to grids that are coarser than it."""
+    basis = RealBasis((8,), (9,), (n_out,), (1.0,), method, CPU, torch.float64, "modes")
+    top = math.ceil(1.5 * (basis.axes[0].cosines - 1))
+    assert basis.features.sizes == (2 * top + 1,)
+
+    def wave(n):
+        x = torch.arange(n, dtype=torch.float64) / n * 2 * torch.pi
+        return torch.cos(top * x + 0.3) + torch.sin(min(top, 1) * x)
+
+    found = basis.features.interpolate(wave(2 * top + 1)[None])
+    torch.testing.assert_close(found, wave(n_out)[None], rtol=1e-12, atol=1e-12)
 
 
-def test_adjoint_of_several_axes():
-    basis = make_basis((4, 6, 3), (8, 9, 5))
-    x = torch.randn(2, *basis.modes, dtype=torch.float64)
-    y = torch.randn(2, 8, 9, 5, dtype=torch.float64)
-    left = (apply_maps(basis.synthesis, x) * y).sum()
-    right = (x * apply_adjoints(basis.synthesis, y)).sum()
-    torch.testing.assert_close(left, right)
+@pytest.mark.parametrize("n_out", [(30,), (7,), (30, 21), (5, 9)])
+def test_resampling_is_exact_for_waves(n_out):
+    """Skip connections at another resolution follow the Fourier series."""
+    n_in = (15, 12)[: len(n_out)]
+
+    def wave(grid):
+        axes = [torch.arange(n, dtype=torch.float64) / n for n in grid]
+        x = sum(torch.meshgrid(*axes, indexing="ij"))
+        return torch.cos(2 * torch.pi * 2 * x + 0.4)[None, None]
+
+    found = BasisCache().resample(wave(n_in), n_out)
+    torch.testing.assert_close(found, wave(n_out), rtol=1e-11, atol=1e-11)
 
 
 def test_auto_takes_the_fft_for_many_modes_only():
     kinds = {
-        modes: type(make_basis((modes,), (4096,), None, "auto").analysis[0]).__name__
+        modes: type(make_basis((modes,), (4096,), None, "auto")._analysis[0]).__name__
         for modes in (16, 64, 2048)
     }
-    assert kinds == {16: "Dense", 64: "Dense", 2048: "RealFFT"}
+    assert kinds == {16: "Dense", 64: "Dense", 2048: "FourierAnalysis"}
 
 
 def test_cache_keeps_the_last_few():
@@ -144,9 +154,9 @@ def test_cache_ignores_fake_tensors():
     assert layer(torch.randn(1, 2, 8, 8)).isfinite().all()
 
 
-@pytest.mark.parametrize("memory", ["lean", "fast"])
-def test_tables_of_inference_mode_serve_training(memory):
-    layer = DiffusionSpectralConv(2, 2, (4, 4), memory=memory)
+@pytest.mark.parametrize("feature_grid", ["modes", "output"])
+def test_tables_of_inference_mode_serve_training(feature_grid):
+    layer = DiffusionSpectralConv(2, 2, (4, 4), feature_grid=feature_grid)
     x = torch.randn(1, 2, 30, 8)
     with torch.inference_mode():
         layer(x)

@@ -147,7 +147,7 @@ def dinozaur(
     points = tuple(output_shape)
     if feature_grid == "modes" and gradient_weight is not None:
         sizes = zip(n_modes, x.shape[2:], output_shape, strict=True)
-        points = tuple(4 * min(n // 2 for n in axis) + 1 for axis in sizes)
+        points = tuple(2 * -(-3 * min(n // 2 for n in axis) // 2) + 1 for axis in sizes)
     times = times.reshape(-1, kernels, x.shape[1])
     fields = []
     for r in range(kernels):

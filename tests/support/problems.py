@@ -173,6 +173,9 @@ def solve_by_oracle(
             if problem.kernels > 1:
                 moving = torch.cat([torch.zeros_like(moving[:1]), moving])
             arguments["displacement"] = moving
+    elif problem.drift and problem.kernels > 1:  # whose first one stays at rest
+        arguments["displacement"] = leaves["displacement"].clone()
+        arguments["displacement"][:, 0] = 0.0
     y = dinozaur(
         n_modes=problem.n_modes,
         extent=problem.extent,

@@ -215,3 +215,84 @@ def write_paper(folder, name, numbers=((1, 2, 10), (0, 3))):
         for number in chosen:
             path = folder / part / f"sample_{number}.h5"
             write_hdf5(path, **paper_sample(name, number))
+
+
+class Evil:
+    """Would run code when it is unpickled."""
+
+    def __reduce__(self):
+        return print, ("this must not be printed",)
+
+
+def coordinate(vertices, triangles, points):
+    """In place of a distance: something that tells the point."""
+    assert vertices.shape[1] == triangles.shape[1] == points.shape[-1] == 3
+    return points @ [1.0, 10.0, 100.0]
+
+
+def check(sample, **expected):
+    """Assert that a sample has exactly these arrays, in single precision."""
+    assert sample.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(sample[key], np.asarray(array).astype(np.float32))
+        assert sample[key].dtype == np.float32
+        assert sample[key].flags.c_contiguous
+
+
+def check_equal(one, other):
+    assert one.keys() == other.keys()
+    for key, array in one.items():
+        np.testing.assert_array_equal(array, other[key])
+
+
+#: Settings that make the generators fast.
+SMALL_SETTINGS = {
+    "darcy": {"size": 9},
+    "navier_stokes": {"size": 16, "points": 8, "records": 4, "dt": 0.1},
+    "car": {"grid": 6, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+    "ahmed": {"grid": 6, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+}
+
+
+def write_apebench(path, n=(3, 2), times=(4, 6), points=8):
+    """Trajectories of one channel; the arrays of training and test."""
+    rng = np.random.default_rng(0)
+    states = {
+        part: rng.standard_normal((count, time, 1, points)).astype(np.float32)
+        for part, count, time in zip(("train", "test"), n, times, strict=True)
+    }
+    np.savez(path, **states)
+    return states
+
+
+def write_cylinder_wake(path, shape=(5, 3), times=4):
+    """One wake on a small grid; its fields of shape (time, 3, along, across)."""
+    along, across = np.linspace(1, 8, shape[0]), np.linspace(-2, 2, shape[1])
+    y, x = np.meshgrid(across, along, indexing="ij")  # x runs fastest
+    fields = np.random.default_rng(0).random((times, 3, *shape), dtype=np.float32)
+    points = fields.transpose(3, 2, 1, 0).reshape(-1, 3, times)
+    np.savez(
+        path,
+        X_star=np.stack([x.ravel(), y.ravel()], 1),
+        t=np.arange(times)[:, None] / 10,
+        U_star=points[:, :2],
+        p_star=points[:, 2],
+    )
+    return fields
+
+
+def write_car_list(path, n=3, vertices=7, size=4):
+    """Cars as in neuraloperator's small file; the dictionaries."""
+    rng = torch.Generator().manual_seed(0)
+    cars = [
+        {
+            "vertices": torch.rand(vertices, 3, generator=rng),
+            "press": torch.randn(1, vertices, generator=rng),
+            "distance": torch.rand(size, size, size, 1, generator=rng),
+            "query_points": torch.tensor(grid(size), dtype=torch.float32),
+            "triangle_areas": torch.rand(5, generator=rng),
+        }
+        for _ in range(n)
+    ]
+    torch.save(cars, path)
+    return cars

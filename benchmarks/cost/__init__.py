@@ -1,0 +1,1 @@
+"""Time and memory: one table of studies and one runner."""

@@ -1,0 +1,148 @@
+"""Time and memory of a step, for several candidates side by side."""
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.memory import held_megabytes, peak_megabytes, reset_peak
+
+#: One forward pass; returns the rest of the step (backward, perhaps the optimiser).
+Step = Callable[[], Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Number of timed rounds, and the device."""
+
+    rounds: int
+    device: str = "cpu"
+
+
+@dataclass
+class Times:
+    """Seconds of every round of one candidate."""
+
+    forward: list[float] = field(default_factory=list)
+    total: list[float] = field(default_factory=list)
+
+    def median(self, which: str) -> float:
+        """Return the median over the rounds of ``forward`` or ``total``."""
+        return float(statistics.median(getattr(self, which)))
+
+    def ratio(self, other: "Times", which: str) -> float:
+        """Return the median of the ratios to another candidate in the same round."""
+        mine, theirs = getattr(self, which), getattr(other, which)
+        ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+        return float(statistics.median(ratios))
+
+
+def now(device: str) -> float:
+    """Return the time when all work submitted to a device is done."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def interleaved(
+    steps: Mapping[str, Step], label: str, setup: Setup, warm_up: int = 1
+) -> dict[str, Times]:
+    """Time all candidates in turn, round after round.
+
+    Whatever else the machine does then affects all of them alike. Ratios within a round
+    can be trusted where times cannot.
+    """
+    times = {name: Times() for name in steps}
+    order = [(r, name) for r in range(-warm_up, setup.rounds) for name in steps]
+    for r, name in tqdm(order, desc=f"{label:<12}", unit="step", mininterval=0.5):
+        start = now(setup.device)
+        finish = steps[name]()
+        middle = now(setup.device)
+        finish()
+        end = now(setup.device)
+        if r >= 0:
+            times[name].forward.append(middle - start)
+            times[name].total.append(end - start)
+        del finish
+    return times
+
+
+def peak_of_step(step: Step, device: str = "cpu") -> float:
+    """Return the most memory that a step holds beyond what was there, in 10^6 bytes.
+
+    On a processor it is counted from the allocator's own events, so neither caches nor
+    fragmentation of the process matter.
+    """
+    if device.startswith("cuda"):
+        gpu = torch.device(device)
+        reset_peak(gpu)
+        before = held_megabytes(gpu)
+        step()()
+        return peak_megabytes(gpu) - before
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        step()()
+    held = peak = 0
+    kineto = profile.profiler.kineto_results
+    events = [e for e in kineto.events() if e.name() == "[memory]"]
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak / 1e6
+
+
+def as_step(function: Callable[[], object]) -> Step:
+    """Return a step without a second part."""
+
+    def step() -> Callable[[], None]:
+        held = [function()]  # alive until the step is over
+        return held.clear
+
+    return step
+
+
+def in_own_process(
+    label: str, function: Callable[..., dict[str, float]], *arguments: object
+) -> dict[str, float]:
+    """Call a function in a process of its own, so that its peak memory belongs to it.
+
+    Raises
+    ------
+    ValueError
+        If the process fails or is killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    threads = torch.get_num_threads()
+    process = context.Process(
+        target=_child, args=(sender, threads, function, arguments)
+    )
+    process.start()
+    sender.close()
+    try:
+        found: dict[str, float] | str = receiver.recv()
+    except EOFError:  # killed by the system
+        found = "killed, most likely for lack of memory"
+    process.join()
+    if isinstance(found, str):
+        raise ValueError(f"{label} ended without a result: {found}")
+    return found
+
+
+def _child(
+    sender: Any,
+    threads: int,
+    function: Callable[..., dict[str, float]],
+    arguments: tuple[object, ...],
+) -> None:
+    torch.set_num_threads(threads)
+    try:
+        sender.send(function(*arguments))
+    except (RuntimeError, MemoryError) as error:
+        sender.send(str(error).partition("\n")[0])

@@ -1,0 +1,102 @@
+"""A study of cost, and the runner of all of them."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import environment, tables
+from benchmarks.cost.measure import Setup
+
+Rows = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A result file, its cases, and how one case is measured.
+
+    Attributes
+    ----------
+    about : str
+        One line for the help.
+    file : str
+        Result file.
+    cases, smoke : mapping
+        What is measured, by name; for a test of the command.
+    measure : callable
+        ``measure(name, case, setup)`` gives the rows of a case.
+    columns : mapping
+        Columns of the table, with their titles.
+    rounds : int
+        Timed rounds unless others are asked for.
+    on_request : tuple of str
+        Cases that are measured only if they are named.
+    case_of : callable
+        Tells the case of a row.
+    note : str
+        Text below the table, with columns of the first row in braces.
+    draw : callable, optional
+        Draws a picture of all rows.
+    """
+
+    about: str
+    file: str
+    cases: Mapping[str, Any]
+    smoke: Mapping[str, Any]
+    measure: Callable[[str, Any, Setup], list[dict[str, str]]]
+    columns: Mapping[str, str]
+    rounds: int = 5
+    on_request: tuple[str, ...] = ()
+    case_of: Callable[[Mapping[str, str]], str] = itemgetter("case")
+    note: str = ""
+    draw: Callable[[Path, Rows], None] | None = None
+
+    def show(self, rows: Rows) -> str:
+        """Return the table, and a line that says how it was made."""
+        # Some studies have several rows for one line of the table.
+        unique = {tuple(row[c] for c in self.columns): row for row in rows}
+        table = tables.markdown_table(list(unique.values()), self.columns)
+        threads = " and ".join(sorted({row["threads"] for row in rows}))
+        caption = environment.caption({**rows[0], "threads": threads})
+        return f"{table}\n\n{self.note.format(**rows[0])}{caption}"
+
+    def documented(self) -> str:
+        """Return the table of the committed results."""
+        return self.show(tables.read_csv(tables.RESULTS / self.file))
+
+    def draw_committed(self) -> None:
+        """Draw the committed results for the documentation."""
+        if self.draw is not None:
+            rows = tables.read_csv(tables.RESULTS / self.file)
+            self.draw(tables.STATIC / f"{Path(self.file).stem}.png", rows)
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Measure, print the table, write the result file and the picture.
+
+        Results of other cases in the file are kept.
+        """
+        path = (args.out or tables.RESULTS) / self.file
+        default = [name for name in self.cases if name not in self.on_request]
+        names = args.cases or default
+        chosen = (
+            self.smoke if args.smoke else {name: self.cases[name] for name in names}
+        )
+        setup = Setup(args.rounds or self.rounds, args.device)
+        rows = tables.read_csv(path) if path.exists() else []
+        order = [*self.cases, *self.smoke]
+        for name, case in chosen.items():
+            rows = [row for row in rows if self.case_of(row) != name]
+            with torch.device(setup.device):
+                found = self.measure(name, case, setup)
+            rows += [{**row, **environment.describe()} for row in found]
+            rows.sort(key=lambda row: order.index(self.case_of(row)))
+            tables.write_csv(path, rows)  # finished cases survive an interruption
+        print(f"\n{self.show(rows)}\n\nwritten: {path}")
+        if self.draw is not None:
+            picture = (args.out or tables.STATIC) / f"{path.stem}.png"
+            self.draw(picture, rows)
+            print(f"         {picture}")

@@ -1,0 +1,1 @@
+"""Built-in solvers that generate the samples of a data set, one per seed."""

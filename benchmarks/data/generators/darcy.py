@@ -1,0 +1,142 @@
+"""Darcy flow on the unit square, from a random permeability to the pressure.
+
+The permeability ``a`` takes the values 12 and 3 by the sign of a Gaussian random field
+with covariance ``tau^2 (-Laplace + tau^2)^-2`` and Neumann boundary. The pressure ``u``
+solves ``-div(a grad u) = 1`` with ``u = 0`` on the boundary, by second-order finite
+differences on the nodes and a direct sparse solver.
+
+Sample ``i`` depends on its seed ``first_seed + i`` and on ``size`` only, and neither on
+the number of samples nor on the number of processes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import idctn
+from scipy.sparse import csc_array, diags_array
+from scipy.sparse.linalg import spsolve
+
+from benchmarks.data.arguments import at_least
+from benchmarks.data.store import cached_file, open_samples
+
+Array = NDArray[np.float64]
+Array32 = NDArray[np.float32]
+
+HIGH, LOW = 12.0, 3.0
+ALPHA, TAU = 2.0, 3.0
+VERSION = 1  # raise it with every change of the generated numbers
+
+
+def gaussian_field(rng: np.random.Generator, size: int) -> Array:
+    """Draw a Gaussian random field on ``size`` x ``size`` points, of zero mean."""
+    k = np.arange(size)
+    laplacian = np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
+    deviation = TAU ** (ALPHA - 1) * (laplacian + TAU**2) ** (-ALPHA / 2)
+    coefficients = size * deviation * rng.standard_normal((size, size))
+    coefficients[0, 0] = 0.0
+    field: Array = idctn(coefficients, type=2, norm="ortho")
+    return field
+
+
+def permeability(seed: int, size: int) -> Array:
+    """Draw the two-valued permeability that belongs to ``seed``."""
+    field = gaussian_field(np.random.default_rng(seed), size)
+    return np.where(field >= 0, HIGH, LOW)
+
+
+def darcy_matrix(coeff: Array) -> csc_array:
+    """Assemble ``-div(a grad u)`` on the inner nodes, ``u = 0`` on the boundary.
+
+    The permeability of a face is the arithmetic mean of its two nodes.
+    """
+    inner = len(coeff) - 2
+    face0 = (coeff[1:, 1:-1] + coeff[:-1, 1:-1]) / 2  # between rows
+    face1 = (coeff[1:-1, 1:] + coeff[1:-1, :-1]) / 2  # between columns
+    centre = face0[:-1] + face0[1:] + face1[:, :-1] + face1[:, 1:]
+    down = -face0[1:-1].ravel()
+    right = -face1[:, 1:].copy()
+    right[:, -1] = 0.0  # the last column has no inner neighbour to its right
+    right = right.ravel()[:-1]
+    diagonals = [centre.ravel(), down, down, right, right]
+    offsets = [0, inner, -inner, 1, -1]
+    return diags_array(diagonals, offsets=offsets, format="csc") * (inner + 1) ** 2
+
+
+def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
+    """Solve ``-div(a grad u) = f`` on the unit square with ``u = 0`` on its boundary.
+
+    The permeability ``a`` is given on at least 4 x 4 nodes, boundary included.
+    """
+    right_side = np.broadcast_to(np.asarray(source, dtype=float), coeff.shape)
+    pressure = np.zeros(coeff.shape)
+    pressure[1:-1, 1:-1] = spsolve(
+        darcy_matrix(coeff), right_side[1:-1, 1:-1].ravel(), permc_spec="MMD_AT_PLUS_A"
+    ).reshape(len(coeff) - 2, -1)
+    return pressure
+
+
+def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[Any]]:
+    """Compute permeability and pressure of some seeds, as they are stored.
+
+    ``coeff`` (uint8: both values are small integers) and ``sol`` (float32) have the
+    shape (n, size, size), boundary included.
+    """
+    coeff = np.stack([permeability(seed, size) for seed in seeds])
+    sol = np.stack([solve_darcy(field) for field in coeff])
+    return {"coeff": coeff.astype(np.uint8), "sol": sol.astype(np.float32)}
+
+
+def recipe(*, size: int = 241) -> dict[str, Any]:
+    """List everything but the seed that a sample of `make_samples` depends on."""
+    at_least(4, size=size)
+    values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
+    return {"name": "darcy", "version": VERSION, "size": size} | values
+
+
+def darcy_fields(
+    n_samples: int,
+    *,
+    size: int = 241,
+    stride: int = 1,
+    first_seed: int = 0,
+    **storage: Any,
+) -> tuple[Array32, Array32]:
+    """Generate or read permeability and pressure of random Darcy problems.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of samples.
+    size : int, default 241
+        Nodes per axis, boundary included, at which the problem is solved.
+    stride : int, default 1
+        Keep every ``stride``-th node; must divide ``size - 1``.
+    first_seed : int, default 0
+        Seed of the first sample; the others follow by one.
+    **storage
+        ``cache_dir``, ``workers`` and ``progress`` of
+        :func:`~benchmarks.data.store.cached_file`.
+
+    Returns
+    -------
+    coeff, sol : float32 arrays of shape (n_samples, points, points)
+        With ``points = (size - 1) // stride + 1``.
+    """
+    check_stride(size, stride)
+    settings = {"size": size}
+    path = cached_file(make_samples, recipe, n_samples, first_seed, settings, **storage)
+    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
+    with open_samples(path) as file:
+        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
+
+
+def check_stride(size: int, stride: int) -> None:
+    """Raise an error for a stride that drops the boundary from the grid."""
+    at_least(1, stride=stride)
+    if (size - 1) % stride:
+        raise ValueError(
+            f"stride (={stride}) must divide size - 1 (={size - 1}), so that the "
+            "boundary stays on the grid"
+        )

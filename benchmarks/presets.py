@@ -1,0 +1,320 @@
+"""Sizes of data and models: the paper's, a small one for a processor, a tiny one.
+
+``paper`` is complete for every data set. All other presets are changes to it, or to
+``small``. A preset with one changed setting has a name such as
+``small+learning-rate=0.003``; it is evaluated on held-out samples.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from benchmarks.data import FINE_CELLS
+
+Schedule = Literal["one-cycle", "schedule-free"]
+
+#: Samples that tuned settings are judged on, the next ones after the training samples.
+HELD_OUT = 16
+#: Settings that the ablation varies one at a time, and their values.
+ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Sizes and settings of the experiments on one data set.
+
+    Attributes
+    ----------
+    n_train, n_test : int
+        Samples.
+    data : mapping
+        Further settings of the data, as ``load_splits`` takes them.
+    padded : tuple of int
+        Points per axis that the Fourier layers see.
+    width : int
+        Channels.
+    modes : tuple of int
+        Modes per axis.
+    layers : int
+        Fourier blocks.
+    epochs, bayesian_epochs : int
+        Passes over the training samples.
+    warm_epochs : int
+        First epochs of a Bayesian model, without posterior scale.
+    warm_rate : float
+        Factor of the learning rate after these; the posterior's is ten times as high.
+    batch : int
+        Samples per step, of all processes together.
+    rate : float, optional
+        Learning rate of all models, instead of the paper's.
+    rates : mapping
+        Learning rates of some models, instead of ``rate``.
+    schedule : str, optional
+        Schedule of all models, instead of the paper's.
+    initialisation : str
+        Weights of pointwise layers: ``"torch"``, the defaults of torch and
+        neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
+    kl_weight : float or "paper"
+        Weight of the KL divergence. The paper adds the whole divergence to each field;
+        1 makes the loss an evidence bound.
+    draws : int
+        Posterior samples per prediction.
+    held_out : int
+        Samples for choosing settings, which replace the test samples.
+    radius : float
+        Radius of the graph from grid to surface.
+    low_rank : float
+        Tucker rank of TFNO and TGINO; it makes them about as large as DINOZAUR.
+    frequencies : int
+        Sinusoids that encode positions and inputs on meshes.
+    stretch : float
+        Factor of these inputs. With 1 all sinusoids are nearly straight lines in the
+        unit cube; with 2 pi the fastest one has a whole period there.
+    kernel : tuple of int
+        Hidden widths of the kernel of the graph layer.
+    """
+
+    n_train: int
+    n_test: int
+    data: Mapping[str, Any]
+    padded: tuple[int, ...]
+    width: int
+    modes: tuple[int, ...]
+    layers: int = 4
+    epochs: int = 150
+    bayesian_epochs: int = 200
+    warm_epochs: int = 0
+    warm_rate: float = 1 / 3
+    batch: int = 16
+    rate: float | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    initialisation: Literal["torch", "balanced"] = "torch"
+    kl_weight: float | Literal["paper"] = "paper"
+    draws: int = 100
+    held_out: int = 0
+    radius: float = 0.0
+    low_rank: float = 1e-4
+    frequencies: int = 16
+    stretch: float = 1.0
+    kernel: tuple[int, ...] = ()
+
+
+#: Fields of a preset, by data set.
+Changes = Mapping[str, Mapping[str, Any]]
+
+_PAPER_CAR = Preset(
+    n_train=561,
+    n_test=100,
+    data={"grid": 64},
+    padded=(72, 72, 72),
+    width=64,
+    modes=(24, 24, 24),
+    batch=1,
+    radius=0.05,
+    kernel=(128, 64, 64),
+)
+_PAPER_AHMED: dict[str, Any] = {
+    "n_train": 500,
+    "n_test": 51,
+    "data": {"grid": 64, "cells": FINE_CELLS},
+    "radius": 0.035,
+}
+PAPER = {
+    "darcy": Preset(
+        n_train=1024,
+        n_test=1024,
+        data={"size": 241, "stride": 1},
+        padded=(272, 272),
+        width=32,
+        modes=(12, 12),
+    ),
+    "navier_stokes": Preset(
+        n_train=1000,
+        n_test=200,
+        data={},
+        padded=(64, 64, 15),
+        width=64,
+        modes=(16, 16, 4),
+    ),
+    "car": _PAPER_CAR,
+    "ahmed": replace(_PAPER_CAR, **_PAPER_AHMED),
+}
+
+# The same structure for minutes on one thread. Batches are smaller, so that few epochs
+# of few samples still have some hundred steps. A posterior is added to weights that
+# were trained without one.
+_SMALL_BODY = {
+    "n_train": 160,
+    "n_test": 32,
+    "data": {"grid": 24},
+    "padded": (28, 28, 28),
+    "width": 16,
+    "modes": (8, 8, 8),
+    "epochs": 12,
+    "bayesian_epochs": 16,  # a third more than the others, as in the paper
+    "warm_epochs": 12,
+    "schedule": "schedule-free",  # with a learning rate for few steps
+    "rate": 1e-2,
+    "initialisation": "balanced",
+    "draws": 20,
+    "radius": 0.05,  # large enough for some neighbours of every vertex
+    "low_rank": 2e-3,
+    "frequencies": 8,
+    "stretch": 2 * math.pi,
+    "kernel": (32, 16, 16),
+}
+SMALL: Changes = {
+    "darcy": {
+        "n_train": 256,
+        "n_test": 64,
+        "data": {"size": 241, "stride": 4},
+        "padded": (68, 68),
+        "width": 24,
+        "epochs": 24,
+        "bayesian_epochs": 24,
+        "warm_epochs": 18,
+        "kl_weight": 1.0,
+        "batch": 8,
+        "draws": 50,
+    },
+    "navier_stokes": {
+        "n_train": 128,
+        "n_test": 32,
+        "data": {"points": 32},
+        "padded": (32, 32, 15),
+        "width": 16,
+        "modes": (8, 8, 4),
+        "epochs": 20,
+        "bayesian_epochs": 20,
+        "warm_epochs": 15,
+        "kl_weight": 1.0,
+        "batch": 4,
+        "draws": 50,
+    },
+    "car": {
+        **_SMALL_BODY,
+        "rates": {"gino": 3e-2, "gino_g": 3e-3, "tgino": 3e-2, "separable": 3e-2},
+    },
+    "ahmed": {
+        **_SMALL_BODY,
+        "rates": {
+            **dict.fromkeys(("gino_g", "tgino", "tgino_g"), 3e-3),
+            **dict.fromkeys(("dinozaur_plain", "dinozaur"), 3e-3),
+        },
+    },
+}
+
+_SMOKE = {
+    "width": 4,
+    "epochs": 6,
+    "bayesian_epochs": 6,
+    "warm_epochs": 3,
+    "kl_weight": 1.0,
+    "draws": 3,
+}
+_SMOKE_BODY = {
+    **_SMOKE,
+    "n_train": 3,
+    "n_test": 2,
+    "data": {"grid": 8, "cells": (6, 2, 2), "panel_cells": (6, 2, 2), "workers": 1},
+    "padded": (10, 10, 10),
+    "modes": (4, 4, 4),
+    "radius": 0.25,
+    "frequencies": 2,
+    "kernel": (8, 4),
+}
+SMOKE: Changes = {
+    "darcy": {
+        **_SMOKE,
+        "n_train": 10,
+        "n_test": 4,
+        "data": {"size": 17, "stride": 1, "workers": 1},
+        "padded": (20, 20),
+        "modes": (4, 4),
+        "batch": 4,
+    },
+    "navier_stokes": {
+        **_SMOKE,
+        "n_train": 4,
+        "n_test": 2,
+        "data": {"size": 16, "points": 8, "records": 4, "workers": 1},
+        "padded": (8, 8, 4),
+        "modes": (4, 4, 2),
+        "batch": 2,
+    },
+    "car": _SMOKE_BODY,
+    "ahmed": _SMOKE_BODY,
+}
+
+# With 1e-2 the loss of GINO g rose.
+_TORCH_INIT = {"initialisation": "torch", "rates": {"gino_g": 3e-3, "tgino_g": 3e-3}}
+#: Small enough for many runs.
+_ABLATION_BASE = {
+    "n_train": 128,
+    "data": {"size": 241, "stride": 8},
+    "padded": (34, 34),
+    "width": 16,
+    "epochs": 30,
+}
+
+
+def _varied(axis: str, value: int) -> dict[str, Any]:
+    """Return the ablation's preset with one value of one setting."""
+    change = {"width": value, "depth": value, "modes": (value, value)}[axis]
+    return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
+
+
+#: Changes to ``small``: other initial weights, other lengths, the ablation.
+VARIANTS: Mapping[str, Changes] = {
+    "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
+    "equal-epochs": {
+        "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
+    },
+    "longer": {"car": {"epochs": _SMALL_BODY["bayesian_epochs"]}},
+    **{
+        f"{axis}-{value}": {"darcy": _varied(axis, value)}
+        for axis, values in ABLATION.items()
+        for value in values
+    },
+}
+VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
+
+#: Settings of the command ``tune``, with their fields and types.
+TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "learning-rate": ("rate", float),
+    "schedule": ("schedule", str),
+    "initialisation": ("initialisation", str),
+    "batch": ("batch", int),
+    "width": ("width", int),
+    "layers": ("layers", int),
+    "warm-epochs": ("warm_epochs", int),
+    "kl-weight": ("kl_weight", lambda text: text if text == "paper" else float(text)),
+    "stretch": ("stretch", float),
+}
+
+
+def preset_names(dataset: str) -> list[str]:
+    """Return the presets of a data set, without those of ``tune``."""
+    return ["paper", "small", "smoke", *(v for v in VARIANTS if dataset in VARIANTS[v])]
+
+
+def find_preset(dataset: str, name: str) -> Preset:
+    """Return a preset by name, such as ``small`` or ``small+learning-rate=0.003``."""
+    base, _, tuned = name.partition("+")
+    found = PAPER[dataset]
+    if base == "smoke":
+        found = replace(found, **SMOKE[dataset])
+    elif base != "paper":
+        found = replace(found, **SMALL[dataset])
+    if base in VARIANTS:
+        found = replace(found, **VARIANTS[base][dataset])
+    if not tuned:
+        return found
+    setting, _, text = tuned.partition("=")
+    field_name, parse = TUNABLE[setting]
+    changes = {field_name: parse(text), "held_out": HELD_OUT}
+    if setting == "learning-rate":
+        changes["rates"] = {}  # it holds for every model
+    return replace(found, **changes)

@@ -1,0 +1,1 @@
+"""Comparisons of a few models: the demo, calibration, the ablation."""

@@ -1,0 +1,254 @@
+"""Draw the paper's figures from committed results and trained models."""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from benchmarks import tables
+from benchmarks.data import CAR
+from benchmarks.experiments import Experiment, find_experiment
+from benchmarks.files import atomic_path
+from benchmarks.models import build
+from benchmarks.presets import ABLATION
+from benchmarks.tables import records
+from benchmarks.training import checkpoints
+from benchmarks.training.recipes import settings_of
+from benchmarks.training.samples import Samples, load_splits
+from benchmarks.training.train import directory_of
+from dinozaur_no import VariationalOperator
+from dinozaur_no.plots import (
+    plot_covariances,
+    plot_posteriors,
+    plot_samples,
+    plot_times,
+)
+
+OUTPUT = tables.ROOT / "benchmarks" / "output"
+MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
+COMPARED = {
+    "fno": ("FNO", "#8c8c8c"),
+    "tfno_0.4": ("TFNO, rank 0.4", "#b8b8b8"),
+    "tfno_1e-5": ("TFNO, rank 1e-5", "#d0d0d0"),
+    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
+}
+SHOWN = 0  # test sample in the figures of a body
+BAYESIAN_CAR = ("car", "dinozaur", "bayesian")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks figure``."""
+    parser.add_argument("name", choices=list(FIGURES), help=", ".join(FIGURES))
+    parser.add_argument(
+        "--preset",
+        choices=["paper", "small", "smoke"],
+        default="small",
+        help="of the runs (small)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the trained model (0)")
+    parser.add_argument("--cache", type=Path, help="directory of generated data")
+    parser.add_argument(
+        "--runs", type=Path, help="directory of checkpoints and runs.csv"
+    )
+    parser.add_argument("--out", type=Path, help="PNG file (benchmarks/output/)")
+    parser.add_argument(
+        "--publish", action="store_true", help="write it to the pictures of the docs"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draw one figure and save it."""
+    if args.publish and args.out:
+        raise ValueError("--publish writes to docs/_static: leave out --out")
+    figure = FIGURES[args.name](args)
+    path = args.out or OUTPUT / f"paper_{args.name}.png"
+    if args.publish:
+        path = tables.STATIC / f"paper_{args.name}.png"
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    print(f"picture: {path}")
+
+
+def ablation(args: argparse.Namespace) -> Figure:
+    """Draw test error (a) and size (b) over width, depth and modes."""
+    found = records.read(args.runs / "runs.csv" if args.runs else records.RUNS)
+    figure = Figure(figsize=(9.5, 5), layout="constrained")
+    grid = figure.subplots(2, len(ABLATION), sharex="col", sharey="row")
+    for column, (axis, values) in zip(grid.T, ABLATION.items(), strict=True):
+        for model, (name, colour) in MODELS.items():
+            runs = {
+                value: [
+                    record
+                    for record in found
+                    if record["preset"] == f"{axis}-{value}"
+                    and record["model"] == model
+                ]
+                for value in values
+            }
+            runs = {value: own for value, own in runs.items() if own}
+            if not runs:
+                raise ValueError("no results yet. Run python -m benchmarks ablation")
+            errors = [
+                [100 * float(r["relative_l2"]) for r in own] for own in runs.values()
+            ]
+            means = [float(np.mean(own)) for own in errors]
+            column[0].plot(list(runs), means, "o-", color=colour, label=name)
+            for value, own in zip(runs, errors, strict=True):
+                column[0].plot(len(own) * [value], own, ".", color=colour, alpha=0.5)
+            sizes = [int(own[0]["parameters"]) for own in runs.values()]
+            column[1].plot(list(runs), sizes, "o-", color=colour)
+        column[0].set(yscale="log")
+        column[1].set(yscale="log", xlabel=axis, xticks=list(values))
+    grid[0, 0].set_ylabel(r"test RL2 [$10^{-2}$]")
+    grid[1, 0].set_ylabel("parameters")
+    grid[0, 0].legend(frameon=False)
+    return figure
+
+
+def cost_synthetic(args: argparse.Namespace) -> Figure:
+    """Draw peak memory (c) and time (d) of whole models on synthetic fields."""
+    path = (args.runs or tables.RESULTS) / "cost_synthetic.csv"
+    if not path.exists():
+        raise ValueError(
+            f"{path} does not exist. Run python -m benchmarks cost synthetic"
+        )
+    rows = tables.read_csv(path)
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    for ax, column, unit, label in (
+        (axes[0], "peak_mb", 1e-3, "peak memory [GB]"),
+        (axes[1], "train_s", 1.0, "training step [s]"),
+        (axes[2], "predict_s", 1.0, "prediction [s]"),
+    ):
+        names, colours = zip(*(COMPARED[row["model"]] for row in rows), strict=True)
+        values = [unit * float(row[column]) for row in rows]
+        bars = ax.barh(names, values, color=colours)
+        ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        ax.set_xlabel(label)
+        ax.margins(x=0.2)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].invert_yaxis()
+    return figure
+
+
+def trained(
+    args: argparse.Namespace, dataset: str, model: str, uncertainty: str = "none"
+) -> tuple[Experiment, Any]:
+    """Load the model of a finished run, with its experiment."""
+    experiment = find_experiment(dataset, model, uncertainty, args.preset)
+    path = directory_of(experiment, args.seed, args.runs) / "last.pt"
+    if not path.exists():
+        folder = args.runs or Path("DIR")
+        raise ValueError(
+            f"{path} does not exist. Run python -m benchmarks train {dataset} {model} "
+            f"--uncertainty {uncertainty} --preset {args.preset} --seed {args.seed} "
+            f"--out {folder}, then figure {args.name} --runs {folder}"
+        )
+    state = checkpoints.load_state(path)
+    wanted = settings_of(experiment)
+    checkpoints.check_same(path, state.get("identity", {}), wanted)
+    done = len(state["log"])
+    if done < experiment.epochs:
+        raise ValueError(
+            f"{path} is of a run that has {done} of {experiment.epochs} epochs; run "
+            "its command again to resume it"
+        )
+    found: nn.Module = build(experiment)
+    checkpoints.load_into(found, state["model"])
+    return experiment, found.eval()
+
+
+def of_layers(
+    draw: Callable[[nn.Module], Figure], names: tuple[str, ...], args: Any
+) -> Figure:
+    """Draw the diffusion times of a trained model."""
+    figure: Figure = draw(trained(args, *names)[1])
+    return figure
+
+
+def body(args: argparse.Namespace) -> Figure:
+    """Draw posterior samples along the middle of a body, from nose to tail."""
+    predictive, sample = predicted_body(args)
+    points = roof(sample["vertices"])
+    along = sample["vertices"][points, 0]
+    truth = torch.from_numpy(sample["pressure"])[None, :, None]
+    figure: Figure = plot_samples(
+        *(predictive, truth),
+        points=points.tolist(),
+        coordinates=along.tolist(),
+        label="pressure [Pa]",
+    )
+    figure.axes[0].set_xlabel("position from nose to tail, in lengths of the box")
+    return figure
+
+
+def body_std(args: argparse.Namespace) -> Figure:
+    """Draw truth, error and standard deviation of posterior samples on a body."""
+    predictive, sample = predicted_body(args)
+    truth = sample["pressure"]
+    error = np.abs(predictive.mean[0, :, 0].numpy() - truth)
+    spread = predictive.epistemic_variance[0, :, 0].sqrt().numpy()
+    figure = Figure(figsize=(10, 2.6), layout="constrained")
+    fields = {
+        "pressure [Pa]": truth,
+        "|error| [Pa]": error,
+        "std of samples [Pa]": spread,
+    }
+    for number, (title, values) in enumerate(fields.items(), 1):
+        ax: Any = figure.add_subplot(1, 3, number, projection="3d")
+        triangles = sample["triangles"]
+        surface = ax.plot_trisurf(
+            *sample["vertices"].T, triangles=triangles, cmap="viridis", linewidth=0
+        )
+        surface.set_array(values[triangles].mean(1))
+        surface.set_clip_on(False)  # there is room beside the axes
+        surface.set_clim(*np.percentile(values, [1, 99]))
+        figure.colorbar(surface, ax=ax, shrink=0.6, label=title)
+        ax.view_init(25, -125)
+        ax.set_box_aspect(sample["lengths"], zoom=1.3)
+        ax.set_axis_off()
+    return figure
+
+
+def predicted_body(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """Return a prediction in units of the data for a test sample, and its arrays."""
+    experiment, model = trained(args, *BAYESIAN_CAR)
+    if not isinstance(model, VariationalOperator):
+        raise TypeError(f"expected a VariationalOperator, got {type(model).__name__}")
+    splits = load_splits(experiment, args.cache)
+    test = Samples(splits.test, splits, "cpu", scaled=False)
+    inputs, _ = test.batch([SHOWN])
+    options: dict[str, Any] = {"n_samples": experiment.settings.draws, **inputs}
+    generator = torch.Generator().manual_seed(args.seed)
+    predictive = model.predict(generator=generator, **options)
+    sample = dict(splits.test.source[SHOWN])
+    sample["lengths"] = np.subtract(CAR.bounds[1], CAR.bounds[0])
+    return predictive.denormalize(splits.normalizers["y"]), sample
+
+
+def roof(vertices: Any) -> Any:
+    """Return vertices in the middle plane, from the nose over the roof to the tail."""
+    distance = np.abs(vertices[:, 1] - 0.5)
+    middle = np.flatnonzero(distance <= distance.min() + 1e-3)
+    middle = middle[np.argsort(vertices[middle, 0], kind="stable")]
+    x, _, z = vertices[middle].T
+    # Above the line from nose to tail; below it is the floor.
+    return middle[z >= np.interp(x, x[[0, -1]], z[[0, -1]])]
+
+
+FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
+    "ablation": ablation,
+    "cost_synthetic": cost_synthetic,
+    "times": partial(of_layers, plot_times, ("darcy", "dinozaur")),
+    "posteriors": partial(of_layers, plot_posteriors, BAYESIAN_CAR),
+    "covariances": partial(of_layers, plot_covariances, BAYESIAN_CAR),
+    "body": body,
+    "body_std": body_std,
+}

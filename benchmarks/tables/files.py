@@ -1,0 +1,68 @@
+"""Rows in CSV files, and Markdown tables between two markers of a page."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.files import atomic_path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+#: Pictures of the documentation.
+STATIC = ROOT / "docs" / "_static"
+
+Row = Mapping[str, str]
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows that share their columns, replacing the file in one step."""
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a result file, every value as text."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def markdown_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Format some columns of the rows as an aligned Markdown table.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        As read from a result file; values are shown as they are.
+    columns : mapping
+        From the name of a column in the file to its title, in the order to show. The
+        first is aligned to the left, the others, numbers, to the right.
+    """
+    lines = [list(columns.values()), *([row[c] for c in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+
+    def join(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        others = [c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]
+        return "| " + " | ".join([first, *others]) + " |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([join(lines[0]), join(rule), *map(join, lines[1:])])
+
+
+def replace_between_markers(path: Path, name: str, text: str) -> None:
+    """Put ``text`` between ``<!-- name:start -->`` and ``<!-- name:end -->``."""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    document = path.read_text(encoding="utf-8")
+    before, found_start, rest = document.partition(start)
+    _, found_end, after = rest.partition(end)
+    if not (found_start and found_end):
+        raise ValueError(
+            f"{path} has no lines {start} and {end} to put a table between"
+        )
+    with atomic_path(path) as temporary:
+        temporary.write_text(f"{before}{start}\n{text}\n{end}{after}", encoding="utf-8")

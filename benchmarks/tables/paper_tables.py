@@ -1,0 +1,265 @@
+"""The paper's tables from the recorded results, beside the paper's own numbers.
+
+Table 1 has the relative errors of deterministic models, table 2 the quality of
+uncertainty. Two more tables compare initialisations and tuned settings.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.experiments import (
+    DATASETS,
+    MESHES,
+    MODELS,
+    Experiment,
+    all_experiments,
+    models_of,
+    table_experiments,
+)
+from benchmarks.presets import preset_names
+from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
+from benchmarks.tables.records import Record
+from benchmarks.tables.rendering import Block, Cell, show
+
+TABLES = ("1", "2", "initialisation", "tune")
+NOTHING = Cell("-")
+NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric in a table: its title, a factor, its digits.
+
+    ``lower`` says whether a lower value is better; otherwise none is marked as best.
+    """
+
+    title: str
+    factor: float = 1.0
+    digits: int = 3
+    lower: bool = True
+
+
+MEASURES = {
+    "relative_l2": Measure("RL2 (10⁻²)", 100.0, 2),
+    "nll": Measure("NLL"),
+    "miscalibration_area": Measure("MA"),
+    "interval_score": Measure("IS"),
+    "coverage_90": Measure("Inside 90 %", lower=False),
+    "error_std_correlation": Measure("Rank corr.", digits=2, lower=False),
+}
+
+
+def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
+    """Render a table; a sentence if there is no result for it."""
+    if name in ("initialisation", "tune") and preset == "paper":
+        raise ValueError(f"table {name} is of small runs: leave out --preset paper")
+    if name == "tune":
+        blocks = tuned(found)
+        command = "tune"
+    elif name == "initialisation":
+        blocks = [block for dataset in MESHES if (block := initialised(dataset, found))]
+        command = "train-all car ahmed --preset torch-init"
+    else:
+        own = [record for record in found if record["preset"] == preset]
+        make = deterministic if name == "1" else uncertain
+        blocks = [block for dataset in DATASETS if (block := make(dataset, own))]
+        command = f"train-all --preset {preset}"
+    if not blocks:
+        return f"No results yet. Run `python -m benchmarks {command}`."
+    return show(blocks, style)
+
+
+def deterministic(dataset: str, found: list[Record]) -> Block | None:
+    """Return table 1 of one data set."""
+    models = models_of(dataset)
+    measure = MEASURES["relative_l2"]
+    groups = [select(found, Experiment(dataset, model), "none") for model in models]
+    if not any(groups):
+        return None
+    ours = column(groups, "relative_l2", measure)
+    theirs = _marked([ERRORS.get((dataset, model)) for model in models], measure)
+    lines = []
+    for i, (model, group) in enumerate(zip(models, groups, strict=True)):
+        thousands = PARAMETERS.get((dataset, model))
+        size = NOTHING
+        if group:
+            count = int(group[0]["parameters"])
+            size = Cell(f"{count / 1000:,.1f}")
+        size_paper = NOTHING if thousands is None else Cell(f"{thousands:,.1f}")
+        title = Cell(MODELS[model].title)
+        lines.append([title, size, size_paper, ours[i], theirs[i]])
+    columns = ["Model", "Parameters (10³)", "Paper", measure.title, "Paper's"]
+    return Block(DATASETS[dataset], columns, lines, note(groups))
+
+
+def uncertain(dataset: str, found: list[Record]) -> Block | None:
+    """Return table 2 of one data set: every kind of uncertainty with every noise."""
+    listed = table_experiments(dataset)
+    groups = {
+        (experiment, noise): rows
+        for experiment in all_experiments(dataset)
+        if experiment.uncertainty != "none"
+        for noise in experiment.noises
+        if (rows := select(found, experiment, noise)) or experiment in listed
+    }
+    own = list(groups.values())
+    if not any(own):
+        return None
+    lines = [
+        [Cell(short_title(e.model)), Cell(e.uncertainty), Cell(NOISE_NAMES[noise])]
+        for e, noise in groups
+    ]
+    columns = ["Model", "Uncertainty", "Noise"]
+    for key, measure in MEASURES.items():
+        cells = [column(own, key, measure)]
+        columns.append(measure.title)
+        theirs = [_paper(e, noise, key) for e, noise in groups]
+        if any(theirs):
+            columns.append("Paper's")
+            cells.append(_marked(theirs, measure))
+        for line, *more in zip(lines, *cells, strict=True):
+            line.extend(more)
+    return Block(DATASETS[dataset], columns, lines, note(own))
+
+
+def initialised(dataset: str, found: list[Record]) -> Block | None:
+    """Return errors with torch's initialisation and with a balanced one."""
+    measure, models = MEASURES["relative_l2"], models_of(dataset)
+    groups = [
+        [
+            select(found, Experiment(dataset, model, "none", preset), "none", preset)
+            for model in models
+        ]
+        for preset in ("torch-init", "small")
+    ]
+    if not any(map(any, groups)):
+        return None
+    cells = [column(own, "relative_l2", measure) for own in groups]
+    names = [Cell(short_title(model)) for model in models]
+    lines = [list(line) for line in zip(names, *cells, strict=True)]
+    titles = ("torch's initialisation", "balanced initialisation")
+    columns = ["Model", *(f"{measure.title}, {title}" for title in titles)]
+    made = note([group for own in groups for group in own])
+    return Block(DATASETS[dataset], columns, lines, made)
+
+
+def tuned(found: list[Record]) -> list[Block]:
+    """Return results on held-out samples, those of equal length together.
+
+    These are the results whose presets are not among the named ones. Some are of
+    earlier settings; their presets tell what was changed.
+    """
+    together: dict[tuple[str, ...], dict[tuple[str, ...], list[Record]]] = {}
+    for record in found:
+        if record["preset"] in preset_names(record["dataset"]):
+            continue
+        if record["noise"] not in ("none", "fitted"):
+            continue
+        block = (record["dataset"], record["noise"], record["epochs"])
+        line = (record["model"], record["uncertainty"], record["preset"])
+        together.setdefault(block, {}).setdefault(line, []).append(record)
+    blocks = []
+    for (dataset, noise, epochs), groups in together.items():
+        keys = ["relative_l2"] if noise == "none" else list(MEASURES)
+        lines = []
+        for model in dict.fromkeys(line[:2] for line in groups):
+            own = {line: group for line, group in groups.items() if line[:2] == model}
+            # The best one of each model is marked.
+            cells = [column(list(own.values()), key, MEASURES[key]) for key in keys]
+            for (name, uncertainty, preset), *values in zip(own, *cells, strict=True):
+                kind = [] if noise == "none" else [Cell(uncertainty)]
+                setting = Cell(preset.partition("+")[2] or preset)
+                lines.append([Cell(short_title(name)), *kind, setting, *values])
+        kinds = [] if noise == "none" else ["Uncertainty"]
+        columns = ["Model", *kinds, "Setting", *(MEASURES[key].title for key in keys)]
+        title = f"{DATASETS[dataset]}, {epochs} epochs"
+        text = note(list(groups.values())).replace("test samples", "held-out samples")
+        blocks.append(Block(title, columns, lines, text))
+    return blocks
+
+
+def short_title(model: str) -> str:
+    """Return the name of a model without remarks."""
+    return MODELS[model].title.partition(" (")[0]
+
+
+def select(
+    found: list[Record], experiment: Experiment, noise: str, preset: str | None = None
+) -> list[Record]:
+    """Return the results of one line, one for each seed, of one or of all presets."""
+    e = experiment
+    wanted = (e.dataset, e.model, e.uncertainty, noise)
+    return [
+        r
+        for r in found
+        if (r["dataset"], r["model"], r["uncertainty"], r["noise"]) == wanted
+        and preset in (None, r["preset"])
+    ]
+
+
+def column(groups: Sequence[list[Record]], key: str, measure: Measure) -> list[Cell]:
+    """Return mean and standard deviation of each line, the best in bold."""
+    values = [[measure.factor * float(r[key]) for r in group] for group in groups]
+    numbers = [
+        (statistics.mean(v), statistics.stdev(v) if len(v) > 1 else None) if v else None
+        for v in values
+    ]
+    return _marked(numbers, measure)
+
+
+def _marked(
+    numbers: Sequence[tuple[float, float | None] | None], measure: Measure
+) -> list[Cell]:
+    digits = measure.digits
+    largest = max((abs(n[0]) for n in numbers if n is not None), default=1.0)
+    if 0 < largest < 0.1:  # in the units of the data, which may be small
+        digits = max(digits, 2 - math.floor(math.log10(largest)))
+    shown = [None if n is None else f"{n[0]:.{digits}f}" for n in numbers]
+    known = [float(text) for text in shown if text is not None]
+    best = min(known) if known and measure.lower else None
+    cells = []
+    for text, number in zip(shown, numbers, strict=True):
+        if text is None or number is None:
+            cells.append(NOTHING)
+            continue
+        spread = "" if number[1] is None else f" ± {number[1]:.{digits}f}"
+        cells.append(Cell(text + spread, bold=float(text) == best))
+    return cells
+
+
+def _paper(experiment: Experiment, noise: str, key: str) -> Number | None:
+    """Return the paper's number; it has one noise for each kind of uncertainty."""
+    bayesian = experiment.uncertainty == "bayesian"
+    if experiment.dataset != "car" or noise != ("fitted" if bayesian else "fixed"):
+        return None
+    names = (experiment.model, experiment.uncertainty)
+    return UNCERTAINTY.get(names, {}).get(key)
+
+
+def note(groups: Sequence[list[Record]]) -> str:
+    """Say how the results of a block, given line by line, were made."""
+    found = [record for group in groups for record in group]
+
+    def all_of(key: str) -> str:
+        values = {record[key] for record in found}
+        ordered = sorted(values, key=lambda v: (float(v) if _is_number(v) else 0.0, v))
+        return " or ".join(ordered)
+
+    seeds = sorted({len(group) for group in groups if group})
+    many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+    made = "One seed" if many == "1" else f"Mean ± standard deviation of {many} seeds"
+    draws = {record["draws"] for record in found} - {"0"}
+    drawn = f"{' or '.join(sorted(draws))} posterior samples, " if draws else ""
+    return (
+        f"{made}. {all_of('train')} training and {all_of('test')} test samples, width "
+        f"{all_of('width')}, modes {all_of('modes')}, batch {all_of('batch')}, "
+        f"{all_of('epochs')} epochs, {drawn}{all_of('device')} ({all_of('cpu')}), "
+        f"torch {all_of('torch')}, neuraloperator {all_of('neuraloperator')}, "
+        f"{all_of('date')}."
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()

@@ -1,0 +1,69 @@
+"""Show a table of results; write the tables of the documentation.
+
+Tables 1 and 2 are the paper's, beside its own numbers. Others compare initialisations
+and tuned settings, or show the results of a study. All numbers come from committed CSV
+files.
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.tables import paper_tables, records
+from benchmarks.tables.documentation import documented_tables, update
+from benchmarks.tables.rendering import FORMATS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks table``."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="1 or 2, as in the paper; initialisation; tune; or a study such as "
+        "cost-gno. Without a name all tables are listed",
+    )
+    parser.add_argument(
+        "--preset",
+        choices=["paper", "small", "smoke"],
+        default="small",
+        help="of the runs (small)",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="of the paper's tables (text)"
+    )
+    parser.add_argument("--out", type=Path, help="directory of another runs.csv")
+    parser.add_argument(
+        "--update-docs",
+        action="store_true",
+        help="write all tables and pictures of committed results into README and docs",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print a table, or update the documentation."""
+    if args.update_docs:
+        if args.out or args.name:
+            raise ValueError(
+                "--update-docs writes all committed results: leave out the name and "
+                "--out"
+            )
+        for line in update():
+            print(line)
+        return
+    if args.name in paper_tables.TABLES:
+        path = args.out / "runs.csv" if args.out else records.RUNS
+        if args.out and not path.exists():
+            raise ValueError(f"{path} does not exist; run python -m benchmarks train")
+        found = records.read(path)
+        print(paper_tables.make_table(args.name, found, args.preset, args.format))
+        return
+    documented = documented_tables()
+    names = [
+        *paper_tables.TABLES,
+        *(n for n in documented if not n.startswith("table-")),
+    ]
+    if args.name is None:
+        print("tables: " + ", ".join(names))
+    elif args.name not in documented:
+        raise ValueError(f"unknown table (={args.name}): there are {', '.join(names)}")
+    else:
+        print(documented[args.name]())

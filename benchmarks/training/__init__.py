@@ -1,0 +1,1 @@
+"""One training loop, its optimisers, checkpoints and evaluation."""

@@ -1,0 +1,66 @@
+"""Train with several values of one setting and compare them on held-out samples.
+
+Neither training nor test samples are used for the comparison. Results are lines of
+``runs.csv`` with presets such as ``small+learning-rate=0.003``.
+``python -m benchmarks table tune`` shows them.
+"""
+
+import argparse
+
+from benchmarks.experiments import find_experiment
+from benchmarks.options import add_seeds
+from benchmarks.presets import TUNABLE
+from benchmarks.training.train import add_common, add_experiment, check_options
+from benchmarks.training.train_all import work_off
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``python -m benchmarks tune``."""
+    add_experiment(parser)
+    settings = parser.add_argument_group("settings", "exactly one of them")
+    for name in TUNABLE:
+        settings.add_argument(f"--{name}", nargs="+", metavar="VALUE", help="to try")
+    add_seeds(parser)
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train values that have no results yet; several processes may share the work."""
+    check_options(args)
+    given = {
+        name: values
+        for name in TUNABLE
+        if (values := getattr(args, name.replace("-", "_")))
+    }
+    if len(given) != 1:
+        raise ValueError(
+            f"give exactly one setting to change, of --{', --'.join(TUNABLE)}; got "
+            f"{', '.join(f'--{name}' for name in given) or 'none'}"
+        )
+    ((name, values),) = given.items()
+    jobs = []
+    for seed in args.seeds:
+        for text in values:
+            preset = f"{args.preset}+{name}={canonical(name, text)}"
+            names = (args.dataset, args.model, args.uncertainty, preset)
+            jobs.append((find_experiment(*names), seed))
+    work_off(jobs, args)
+
+
+def canonical(name: str, text: str) -> str:
+    """Return a value such that 3e-3 and 0.003 are the same."""
+    choices = {
+        "schedule": ("one-cycle", "schedule-free"),
+        "initialisation": ("torch", "balanced"),
+    }
+    if name in choices and text not in choices[name]:
+        raise ValueError(
+            f"--{name} (={text}) must be one of {', '.join(choices[name])}"
+        )
+    try:
+        value = TUNABLE[name][1](text)
+    except ValueError:
+        raise ValueError(f"--{name} (={text}) must be a number") from None
+    if not isinstance(value, str) and value <= 0 and name != "kl-weight":
+        raise ValueError(f"--{name} (={text}) must be positive")
+    return value if isinstance(value, str) else f"{value:g}"

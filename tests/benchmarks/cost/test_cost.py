@@ -1,0 +1,168 @@
+"""The studies of cost: one runner, and each study as a smoke test."""
+
+import os
+import signal
+
+import pytest
+from support.runs import is_png
+
+from benchmarks import tables
+from benchmarks.__main__ import main
+from benchmarks.cost import command, gno, layers, measure, synthetic
+from benchmarks.cost.command import STUDIES
+from benchmarks.cost.measure import Setup, in_own_process
+
+
+def run_smoke(folder, *words):
+    options = ["--smoke", "--rounds", "1", "--threads", "1", "--out", str(folder)]
+    assert main(["cost", *words, *options]) == 0
+    return {p.stem: tables.read_csv(p) for p in folder.glob("*.csv")}
+
+
+def killed(*_):
+    """End as the system ends a process that takes too much memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def failing():
+    raise RuntimeError("no room\nat all")
+
+
+def test_layers_and_models_are_the_default(tmp_path):
+    found = run_smoke(tmp_path)
+    assert set(found) == {"cost", "cost_models"}
+    for name, rows in found.items():
+        assert is_png(tmp_path / f"{name}.png")
+        reference = [row for row in rows if row["layer"] == layers.REFERENCE]
+        assert [row["ratio_forward_backward"] for row in reference] == ["1.000"]
+        assert {row["layer"] for row in rows} >= {"dense", "dinozaur"}
+        assert all(row["cpu"] and row["torch"] and row["date"] for row in rows)
+
+
+def test_growth_has_one_slope_per_layer(tmp_path):
+    rows = run_smoke(tmp_path, "growth")["cost_growth"]
+    assert is_png(tmp_path / "cost_growth.png")
+    slopes = {(row["over"], row["layer"], row["slope"]) for row in rows}
+    assert len(slopes) == 6
+    assert len(rows) == 12
+
+
+def test_sampling(tmp_path, capsys):
+    rows = run_smoke(tmp_path, "sampling")["cost_sampling"]
+    assert int(rows[0]["draws_together"]) == 2  # one to learn the size, then all
+    assert float(rows[0]["predict_s"]) > 0
+    assert STUDIES["sampling"].show(rows) in capsys.readouterr().out
+
+
+def test_gno(tmp_path, monkeypatch):
+    first = next(iter(gno.SMOKE.values()))
+    monkeypatch.setattr(gno, "LARGEST_MATRIX_GB", first.matrix_gb())
+    rows = run_smoke(tmp_path, "gno")["cost_gno"]
+    assert [(row["points"], row["layer"]) for row in rows] == [
+        (str(case.points), layer)
+        for case in gno.SMOKE.values()
+        for layer in ("accelerated", "upstream")
+    ]
+    fast, upstream, _, too_large = rows
+    assert fast["neighbours"] == upstream["neighbours"] != "0"
+    assert float(fast["times_faster"]) > 0
+    assert float(fast["forward_s"]) < float(fast["forward_backward_s"])
+    assert float(fast["peak_mb"]) > 50
+    assert too_large["note"].startswith("not run: matrix")
+    assert too_large["forward_s"] == ""
+
+
+def test_gno_layer_that_fails_has_a_note(monkeypatch):
+    def fail(label, *_):
+        raise ValueError(f"{label} ended without a result: killed, most likely")
+
+    monkeypatch.setattr(gno, "in_own_process", fail)
+    name, case = next(iter(gno.SMOKE.items()))
+    rows = gno.measure(name, case, Setup(1))
+    assert {row["note"] for row in rows} == {"failed: killed, most likely"}
+    assert {row["forward_s"] for row in rows} == {""}
+
+
+def test_surface_lies_in_the_unit_cube():
+    points = gno.surface(1000)
+    assert 0 < points.min() < 0.2
+    assert 0.8 < points.max() < 1
+
+
+def test_synthetic(tmp_path):
+    rows = run_smoke(tmp_path, "synthetic")["cost_synthetic"]
+    by_model = {row["model"]: row for row in rows}
+    assert list(by_model) == list(synthetic.MODELS)
+    fno, dinozaur = by_model["fno"], by_model["dinozaur"]
+    assert fno["ratio_train"] == "1.000"
+    assert int(dinozaur["parameters"]) < int(fno["parameters"])
+    assert float(dinozaur["train_s"]) > 0
+    committed = tables.read_csv(tables.RESULTS / "cost_synthetic.csv")
+    assert list(rows[0]) == list(committed[0])
+
+
+def test_setting_of_the_paper():
+    case = STUDIES["synthetic"].cases["paper"]
+    assert (case.points, case.modes, case.width) == (64, 32, 128)
+    assert (synthetic.IN_CHANNELS, synthetic.OUT_CHANNELS) == (5, 7)
+
+
+def test_a_process_that_fails_or_dies_has_no_result(monkeypatch):
+    with pytest.raises(ValueError, match=r"it ended without a result: no room$"):
+        in_own_process("it", failing)
+    monkeypatch.setattr(measure, "_child", killed)
+    with pytest.raises(ValueError, match="result: killed, most likely for lack of"):
+        in_own_process("it", dict)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_committed_results_cover_all_cases(study):
+    study = STUDIES[study]
+    rows = tables.read_csv(tables.RESULTS / study.file)
+    found = {study.case_of(row) for row in rows}
+    assert found == {name for name in study.cases if name not in study.on_request}
+    assert set(study.columns) <= set(rows[0])
+
+
+def test_committed_results_cover_all_layers():
+    rows = tables.read_csv(tables.RESULTS / "cost.csv")
+    assert {(row["case"], row["layer"]) for row in rows} == {
+        (case, layer) for case in layers.CASES for layer in layers.LAYERS
+    }
+    rows = tables.read_csv(tables.RESULTS / "cost_synthetic.csv")
+    assert [row["model"] for row in rows] == list(synthetic.MODELS)
+
+
+def test_results_of_other_cases_are_kept(tmp_path, monkeypatch):
+    committed = tables.read_csv(tables.RESULTS / "cost.csv")
+    tables.write_csv(tmp_path / "cost.csv", committed)
+    old = [row for row in committed if row["case"] == "darcy"]
+    new = [{**row, "forward_ms": "1234.5"} for row in old]
+    study = layers.LAYER_STUDY
+    changed = type(study)(**{**vars(study), "measure": lambda *_: new})
+    monkeypatch.setitem(command.STUDIES, "layers", changed)
+    words = ["cost", "layers", "--cases", "darcy", "--out", str(tmp_path)]
+    assert main(words) == 0
+    found = tables.read_csv(tmp_path / "cost.csv")
+    assert [row["case"] for row in found] == [row["case"] for row in committed]
+    changed = [row for row in found if row["forward_ms"] == "1234.5"]
+    assert [row["layer"] for row in changed] == [row["layer"] for row in old]
+    others = [row for row in committed if row["case"] != "darcy"]
+    assert [row for row in found if row["case"] != "darcy"] == others
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rounds", "0"], "--rounds"),
+        (["--threads", "-1"], "--threads"),
+        (["--smoke"], "--out"),
+        (["everything"], "unknown study (=everything): there are layers"),
+        (["gno", "--cases", "moon"], "--cases (=moon) is unknown to gno"),
+        (["--device", "abacus"], "--device (=abacus) is unknown"),
+        (["--device", "meta"], "--device makes results"),
+    ],
+)
+def test_bad_arguments(arguments, message, capsys):
+    assert main(["cost", *arguments]) == 2
+    assert message in capsys.readouterr().err

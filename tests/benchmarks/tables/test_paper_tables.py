@@ -1,0 +1,125 @@
+"""The paper's tables from a results file."""
+
+import pytest
+from support.runs import line_of, record
+
+from benchmarks.__main__ import main
+from benchmarks.tables import paper_tables, records
+from benchmarks.tables.rendering import Block, Cell, show
+
+
+@pytest.fixture
+def results(tmp_path):
+    rows = [
+        record("darcy", "fno", seed, relative_l2=str(relative_l2))
+        for seed, relative_l2 in enumerate([0.010, 0.012, 0.014])
+    ]
+    rows += [record("darcy", "dinozaur", s, relative_l2="0.011") for s in range(3)]
+    values = {"relative_l2": "0.07", "nll": "-2.5"}
+    rows += [record("car", "dinozaur", 0, "fitted", "bayesian", **values)]
+    values = {"relative_l2": "0.08", "nll": "3.25"}
+    rows += [record("car", "tgino", 0, "fixed", "dropout", **values)]
+    records.add(tmp_path / "runs.csv", rows)
+    return tmp_path
+
+
+def test_table_1_has_means_deviations_and_the_best_in_bold(results, capsys):
+    words = ["table", "1", "--out", str(results), "--format"]
+    assert main([*words, "markdown"]) == 0
+    shown = capsys.readouterr().out
+    assert "1.20 ± 0.20" in line_of(shown, "| FNO  ")
+    assert "0.90 ± 0.03" in line_of(shown, "| FNO  ")  # the paper's
+    assert "**1.10 ± 0.00**" in line_of(shown, "| DINOZAUR  ")
+    assert "**0.75 ± 0.10**" in line_of(shown, "| DINOZAUR  ")
+    assert "12.3" in line_of(shown, "| DINOZAUR  ")
+    assert "Mean ± standard deviation of 3 seeds" in shown
+    assert "Navier" not in shown  # no results
+    assert main([*words, "text"]) == 0
+    assert "*1.10 ± 0.00*" in capsys.readouterr().out
+
+
+def test_table_2_has_all_noises_and_the_paper_once(results, capsys):
+    assert main(["table", "2", "--out", str(results), "--format", "markdown"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    fixed, fitted = [
+        line for line in shown if "| DINOZAUR " in line and "bayes" in line
+    ]
+    assert "**-2.500**" in fitted
+    assert "**2.767 ± 0.011**" in fitted
+    assert "2.767" not in fixed
+    dropout = [line for line in shown if "| TGINO " in line and "dropout" in line]
+    assert "e⁻⁴" in dropout[0]
+    assert "2.996 ± 0.010" in dropout[0]
+    assert "2.996" not in dropout[1]
+    # Without results, but in the paper.
+    assert [line for line in shown if "| GINO " in line and "laplace" in line]
+    assert any("One seed" in line for line in shown)
+
+
+def test_table_of_initialisations(tmp_path, capsys):
+    other = {"preset": "torch-init"}
+    rows = [
+        record("car", "dinozaur", relative_l2="0.3"),
+        record("car", "gino", relative_l2="0.2", **other),
+        record("car", "dinozaur", relative_l2="0.4", **other),
+    ]
+    records.add(tmp_path / "runs.csv", rows)
+    words = ["table", "initialisation", "--out", str(tmp_path), "--format", "markdown"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    cells = [cell.strip() for cell in line_of(shown, "| DINOZAUR  ").split("|")]
+    assert cells[2:4] == ["40.00", "**30.00**"]
+    assert "**20.00**" in line_of(shown, "| GINO  ")
+    assert "Ahmed" not in shown
+    none = paper_tables.make_table("initialisation", [], "small", "text")
+    assert "No results yet. Run `python -m benchmarks train-all car" in none
+    assert main([*words, "--preset", "paper"]) == 2
+
+
+def test_table_of_tuned_settings(tmp_path, capsys):
+    rows = [record("car", "dinozaur", relative_l2="0.3", epochs="6")]
+    none = paper_tables.make_table("tune", rows, "small", "text")
+    assert none == "No results yet. Run `python -m benchmarks tune`."
+    for preset, error, epochs in (
+        ("small+width=32", 0.2, 6),
+        ("rate-0.03", 0.25, 6),  # of a finished comparison
+        ("small+width=8", 0.4, 4),
+    ):
+        values = {"relative_l2": str(error), "epochs": str(epochs), "preset": preset}
+        rows.append(record("car", "dinozaur", **values))
+    values = {"relative_l2": "0.3", "nll": "4.5", "preset": "small+kl-weight=16"}
+    rows.append(record("car", "dinozaur", 0, "fitted", "bayesian", **values))
+    records.add(tmp_path / "runs.csv", rows)
+    words = ["table", "tune", "--out", str(tmp_path), "--format", "markdown"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "30.00" not in shown.partition("bayesian")[0]  # the test samples' result
+    assert "**20.00**" in line_of(shown, "width=32")
+    assert " 25.00 |" in line_of(shown, "rate-0.03")
+    # Fewer epochs are not compared with more.
+    assert "**40.00**" in line_of(shown, "width=8")
+    assert "4 epochs**" in shown
+    assert "6 epochs**" in shown
+    assert "4.500" in line_of(shown, "kl-weight=16")
+    assert "held-out samples" in shown
+    assert main([*words, "--preset", "paper"]) == 2
+    assert "leave out --preset paper" in capsys.readouterr().err
+
+
+def test_without_results(tmp_path, capsys):
+    assert main(["table", "1", "--out", str(tmp_path)]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert "No results yet" in paper_tables.make_table("1", [], "small", "text")
+
+
+def test_small_numbers_keep_their_digits():
+    rows = [[record("darcy", "fno", 0, interval_score="0.00234")]]
+    (cell,) = paper_tables.column(
+        rows, "interval_score", paper_tables.MEASURES["interval_score"]
+    )
+    assert cell == Cell("0.00234", bold=True)
+
+
+def test_unknown_format():
+    with pytest.raises(ValueError, match="style"):
+        show([Block("t", ["a"], [[Cell("b")]], "n")], "html")
