@@ -6,6 +6,7 @@ from .layers import (
     DiffusionSpectralConv,
     GradientSpectralConv,
 )
+from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
 from .uncertainty import (
     Ensemble,
     LastLayerLaplace,
@@ -22,6 +23,9 @@ from .uncertainty import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "DINOZAUR",
+    "DINOZAURGINO",
+    "BayesianDINOZAUR",
     "BayesianDiffusionConv",
     "DiffusionSpectralConv",
     "Ensemble",

@@ -65,6 +65,22 @@ def full_precision(device_type: str) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device that has no double precision."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):
+        return torch.float32
+    return torch.float64
+
+
+def in_double(value: Any) -> Tensor:
+    """Return numbers in double precision, on the CPU: some devices have none."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64, device="cpu")
+
+
 def standard_normal(
     shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:

@@ -141,7 +141,7 @@ def test_public_names(folder):
     name = f"dinozaur_no.{folder}".rstrip(".")
     __import__(name)
     module = sys.modules[name]
-    assert list(module.__all__) == sorted(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)  # ruff sorts them
     for public in module.__all__:
         part = getattr(module, public)
         assert part.__qualname__ == part.__name__ == public

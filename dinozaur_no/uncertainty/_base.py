@@ -293,7 +293,7 @@ class UncertainOperator(nn.Module):
             found = self.predict(*args, **kwargs, **options)
             variance = map_fields(found, lambda part: part.epistemic_variance)
             parts = variance.values() if isinstance(found, Mapping) else [variance]
-            spreads.extend((part.double().sum(), part.numel()) for part in parts)
+            spreads.extend((part.cpu().double().sum(), part.numel()) for part in parts)
             return [map_fields(found, lambda part: part.mean)]
 
         square = mean_square(means, batches)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import save_atomically
+from .._torch import exact_dtype, save_atomically
 from ._fields import Fields, joined, map_fields
 
 
@@ -163,7 +163,8 @@ class Predictive:
                 "inverse_transform nor out_normalizer"
             )
         # The slope comes from two values; double precision as means can be large.
-        points = [torch.full_like(self.mean, v, dtype=torch.float64) for v in (0, 1, 2)]
+        exact = exact_dtype(self.mean.device)
+        points = [torch.full_like(self.mean, v, dtype=exact) for v in (0, 1, 2)]
         zero, one, two = map(normalizer.inverse_transform, points)
         if zero.shape != self.mean.shape:
             raise ValueError(
@@ -171,7 +172,8 @@ class Predictive:
                 f"{tuple(zero.shape)}; denormalize the whole first, then take a part"
             )
         slope = one - zero
-        if not torch.allclose(two - one, slope, rtol=1e-6, atol=0):
+        rounding = 4 * torch.finfo(exact).eps * (zero.abs() + two.abs())
+        if bool(((two - one - slope).abs() > 1e-6 * slope.abs() + rounding).any()):
             raise ValueError(
                 f"the inverse of normalizer ({type(normalizer).__name__}) is not "
                 "affine, so a variance cannot go through it; denormalize the samples"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import torch
@@ -25,7 +26,8 @@ class VariationalOperator(UncertainOperator):
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
     are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
     all points. Calling it calls the model: in training mode with sampled times, in
-    evaluation mode with the posterior medians.
+    evaluation mode with the posterior medians. A layer that the model calls several
+    times in a pass, as recurrent models do, has one sample per pass.
 
     `sample` and `predict` sample all times first. Parts of the model that do not depend
     on them, such as the lifting, are computed once for all samples of a chunk, and the
@@ -107,6 +109,13 @@ class VariationalOperator(UncertainOperator):
     def layers(self) -> list[BayesianDiffusionConv]:
         """The Bayesian layers of the model, from the first to the last."""
         return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments, in training mode with one sample."""
+        with ExitStack() as stack:
+            for layer in self.layers if self.training else ():
+                stack.enter_context(layer.one_sample())
+            return self.model(*args, **kwargs)
 
     def kl_divergence(self) -> Tensor:
         """Sum the KL divergences of the layers' posteriors from their priors."""
@@ -204,7 +213,9 @@ class VariationalOperator(UncertainOperator):
         )
 
     def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
-        with self._one_call(active=self.layers):  # these sample, as in training
+        with self._one_call(active=self.layers), ExitStack() as stack:
+            for layer in self.layers:  # they sample, as in training
+                stack.enter_context(layer.one_sample())
             return [self.model(*args, **kwargs)]
 
     def _per_layer(self, name: str, value: Any) -> Sequence[Any]:
