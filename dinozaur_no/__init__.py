@@ -7,12 +7,14 @@ from .layers import (
     GradientSpectralConv,
 )
 from .uncertainty import (
+    CorrelatedNoise,
     Ensemble,
     LastLayerLaplace,
     MCDropout,
     Predictive,
     VariationalLoss,
     VariationalOperator,
+    WhiteNoise,
     conformalize,
     parameter_groups,
     propose_prior,
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BayesianDiffusionConv",
+    "CorrelatedNoise",
     "DiffusionSpectralConv",
     "Ensemble",
     "GradientSpectralConv",
@@ -31,6 +34,7 @@ __all__ = [
     "Predictive",
     "VariationalLoss",
     "VariationalOperator",
+    "WhiteNoise",
     "accelerate_gno",
     "conformalize",
     "parameter_groups",

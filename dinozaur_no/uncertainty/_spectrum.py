@@ -109,7 +109,7 @@ class Spectrum:
             z = standard_normal((n, b, c, int(own.modes)), like, generator)
             found = torch.cat(
                 [
-                    part @ (phi * s.sqrt()[:, None]).mT
+                    (part * s.sqrt()) @ phi.mT
                     for part, (phi, s) in zip(
                         z.split(b // layout.clouds, 1), own._clouds(where, layout)
                     )
@@ -196,9 +196,7 @@ class Spectrum:
         pad = [(0, n - m) for n, m in zip(grid, full.shape[1:])]
         return torch.nn.functional.pad(full, [p for pair in pad[::-1] for p in pair])
 
-    def _clouds(
-        self, where: Tensor, layout: Layout
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _clouds(self, where: Tensor, layout: Layout) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield functions (points, functions) and S (channels, functions)."""
         lower, upper = self.box
         k, eigenvalues = smoothest(upper - lower, int(self.modes))
@@ -232,9 +230,7 @@ class FieldNoise:
     scale: Tensor | None = None
     part: Tensor | None = None
 
-    def sample(
-        self, n: int, like: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
+    def sample(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sample the noise of the part n times, like a tensor."""
         found = self.spectrum.sample(n, self.shape, self.where, like, generator)
         if self.part is not None:

@@ -131,12 +131,14 @@ class SpectrumFit:
             parts, modes, largest = _grids(exact, known)
             box = torch.zeros(0, len(modes))
         else:
-            positions = [w.detach().to("cpu", torch.float64) for w in where if w is not None]
+            positions = [
+                w.detach().to("cpu", torch.float64) for w in where if w is not None
+            ]
             flat = torch.cat([w.flatten(0, -2) for w in positions])
             box = torch.stack([flat.amin(0), flat.amax(0)])
             parts, modes, largest = _clouds(exact, known, positions, box, n_functions)
         # From a field that is nearly constant to one that a grid just resolves.
-        shortest = min(2 / largest, 0.25)
+        shortest = min(0.5 / largest, 0.25)
         self._times = torch.logspace(
             math.log10(0.5), math.log10(shortest), _TIMES, dtype=torch.float64
         )
@@ -274,9 +276,7 @@ def _clouds(
         basis = phi @ (vectors[:, keep] / values[keep].sqrt())
         degrees = len(cloud) - int(keep.sum())
 
-        def projected(
-            fields: Tensor, basis: Tensor = basis
-        ) -> tuple[Tensor, Tensor]:
+        def projected(fields: Tensor, basis: Tensor = basis) -> tuple[Tensor, Tensor]:
             inside = fields @ basis
             if not len(fields):
                 return inside, torch.zeros(()).double()

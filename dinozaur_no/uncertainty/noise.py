@@ -299,7 +299,11 @@ def _checked(
                 f"residuals of shape {tuple(field.shape)} are empty, nan or infinite; "
                 "look for nan or inf in the data and in the predictions"
             )
-    places = [where] * len(fields) if where is None or isinstance(where, Tensor) else list(where)
+    places = (
+        [where] * len(fields)
+        if where is None or isinstance(where, Tensor)
+        else list(where)
+    )
     if len(places) != len(fields):
         raise ValueError(
             f"where has {len(places)} entries for {len(fields)} batches of residuals"
