@@ -253,19 +253,20 @@ class FieldNoise:
 
     def to(self, device: torch.device) -> FieldNoise:
         """Move to another device; samples have the dtype that they are asked for."""
-        moved = {name: value.to(device) for name, value in self.tensors().items()}
-        return FieldNoise.from_tensors(moved)
+        return FieldNoise.taken({k: v.to(device) for k, v in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything as tensors by name; `from_tensors` reads them."""
+        """Return everything as tensors, by names that begin with ``noise.``."""
         others = dict(where=self.where, scale=self.scale, part=self.part)
         found = {name: t for name, t in others.items() if t is not None}
-        return {**self.spectrum.tensors(), "shape": torch.tensor(self.shape), **found}
+        found |= {**self.spectrum.tensors(), "shape": torch.tensor(self.shape)}
+        return {f"noise.{name}": tensor for name, tensor in found.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, Tensor]) -> FieldNoise:
-        """Construct from what `tensors` returned."""
-        rest = dict(tensors)
-        spectrum = Spectrum(**{f.name: rest.pop(f.name) for f in fields(Spectrum)})
-        shape = tuple(int(n) for n in rest.pop("shape"))
-        return cls(spectrum, shape, **rest)
+    def taken(cls, tensors: dict[str, Tensor]) -> FieldNoise:
+        """Take what `tensors` returned out of a dict, and construct from it."""
+        names = [name for name in tensors if name.startswith("noise.")]
+        own = {name.removeprefix("noise."): tensors.pop(name) for name in names}
+        spectrum = Spectrum(**{f.name: own.pop(f.name) for f in fields(Spectrum)})
+        shape = tuple(int(n) for n in own.pop("shape"))
+        return cls(spectrum, shape, **own)

@@ -126,7 +126,7 @@ class SpectrumFit:
     ) -> None:
         exact = [r.detach().to("cpu", torch.float64) for r in residuals]
         known = [d.detach().to("cpu", torch.float64) for d in deviations]
-        parts: list[list[Grids]] | list[list[Cloud]]
+        parts: Sequence[Sequence[Grids | Cloud]]
         if where[0] is None:
             parts, modes, largest = _grids(exact, known)
             box = torch.zeros(0, len(modes))
@@ -144,9 +144,8 @@ class SpectrumFit:
         )
         self._modes, self._box = torch.tensor(modes), box
         self._square = _mean_squares(exact, where)
-        self._equations = [
-            self._scored(own, float(square)) for own, square in zip(parts, self._square)
-        ]
+        squares: list[float] = self._square.tolist()
+        self._equations = [self._scored(*own) for own in zip(parts, squares)]
 
     def beyond(self, temperature: float = 0.0) -> Spectrum:
         """Return the spectrum of the residuals minus that of the deviations.
@@ -171,9 +170,7 @@ class SpectrumFit:
             self._box.to(single),
         )
 
-    def _scored(
-        self, parts: Sequence[Grids] | Sequence[Cloud], square: float
-    ) -> Equations:
+    def _scored(self, parts: Sequence[Grids | Cloud], square: float) -> Equations:
         """Iterate Fisher's scoring; return the equations of the last step."""
         floor = _LEAST_WHITE * square
         theta = torch.full((_TIMES + 1,), 0.1 * square / _TIMES, dtype=torch.float64)

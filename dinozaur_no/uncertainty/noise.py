@@ -12,15 +12,10 @@ from torch import Tensor, nn
 
 from .._torch import standard_normal
 from .._validation import positive_int
-from ._cosine_basis import layout_of
 from ._fields import Args, Kwargs
+from ._residuals import Batches, check_spectrum, checked_batches
 from ._spectrum import FieldNoise, Spectrum
 from ._spectrum_fit import SpectrumFit
-
-#: Fields from which a spectrum is fitted at least; each gives one mean.
-_FEWEST_FIELDS = 8
-
-Batches = Tensor | Sequence[Tensor]
 
 
 class WhiteNoise(nn.Module):
@@ -56,7 +51,7 @@ class WhiteNoise(nn.Module):
     @torch.no_grad()
     def fit(self, residuals: Batches, where: Any = None) -> WhiteNoise:
         """Set the variance to the mean square of residuals; positions do not matter."""
-        fields, _ = _checked(residuals, None)
+        fields, _ = checked_batches(residuals, None)
         total = sum(float(r.double().square().sum()) for r in fields)
         self.variance_value.fill_(total / sum(r.numel() for r in fields))
         return self
@@ -188,7 +183,7 @@ class CorrelatedNoise(nn.Module):
         CorrelatedNoise
             Itself.
         """
-        fields, places = _checked(residuals, where)
+        fields, places = checked_batches(residuals, where)
         none = [r.new_zeros(0, *r.shape) for r in fields]
         self.set_spectrum(self.prepared(fields, places, none).beyond())
         return self
@@ -199,9 +194,13 @@ class CorrelatedNoise(nn.Module):
         where: Sequence[Tensor | None],
         deviations: Sequence[Tensor],
     ) -> SpectrumFit:
-        """Check residuals and fit their total spectrum, without setting it."""
-        _check_fields(residuals, where)
-        return SpectrumFit(residuals, where, deviations, self.n_functions)
+        """Check residuals and fit their total spectrum, without setting it.
+
+        `SpectrumFit` explains the arguments.
+        """
+        fields, places = checked_batches(residuals, where)
+        check_spectrum(fields, places)
+        return SpectrumFit(fields, places, deviations, self.n_functions)
 
     def set_spectrum(self, spectrum: Spectrum) -> None:
         """Replace the spectrum; the device stays."""
@@ -282,67 +281,3 @@ def _check_fitted(noise: WhiteNoise | CorrelatedNoise) -> None:
             f"the {type(noise).__name__} is not fitted; call fit(residuals), or "
             "fit_noise(batches) of the operator"
         )
-
-
-def _checked(
-    residuals: Batches, where: Any
-) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Return batches and their positions, as lists of equal length."""
-    fields = [residuals] if isinstance(residuals, Tensor) else list(residuals)
-    if not fields or not all(isinstance(r, Tensor) for r in fields):
-        raise ValueError("residuals must be a tensor, or a sequence of some tensors")
-    for field in fields:
-        if field.is_complex():
-            raise TypeError("residuals are complex; pass torch.view_as_real of them")
-        if not field.numel() or not bool(field.isfinite().all()):
-            raise ValueError(
-                f"residuals of shape {tuple(field.shape)} are empty, nan or infinite; "
-                "look for nan or inf in the data and in the predictions"
-            )
-    places = (
-        [where] * len(fields)
-        if where is None or isinstance(where, Tensor)
-        else list(where)
-    )
-    if len(places) != len(fields):
-        raise ValueError(
-            f"where has {len(places)} entries for {len(fields)} batches of residuals"
-        )
-    return fields, places
-
-
-def _check_fields(residuals: Sequence[Tensor], where: Sequence[Tensor | None]) -> None:
-    """Raise an error if a spectrum cannot be fitted to these fields."""
-    if len({place is None for place in where}) > 1:
-        raise ValueError("where has positions for some batches only; pass all or none")
-    layouts = [layout_of(r.shape, w) for r, w in zip(residuals, where)]
-    kinds = {
-        (own.channels, len(own.places) if w is None else w.shape[-1])
-        for own, w in zip(layouts, where)
-    }
-    if len(kinds) > 1:
-        raise ValueError(
-            "residuals of different batches differ in their channels or dimensions: "
-            f"{sorted(kinds)} (channels, dimensions)"
-        )
-    n = sum(layout.batch for layout in layouts)
-    if n < _FEWEST_FIELDS:
-        raise ValueError(
-            f"residuals has {n} fields, but a spectrum needs at least {_FEWEST_FIELDS} "
-            "and better 50; without where, fields are (b, c, *grid)"
-        )
-    firsts = [own.channels_first(r) for own, r in zip(layouts, residuals)]
-    for channel in range(layouts[0].channels):
-        values = {float(v) for r in firsts for v in r[:, channel].aminmax()}
-        if len(values) == 1:
-            raise ValueError(
-                f"all residuals of channel {channel} are {values.pop():g}; constant "
-                "residuals have no spectrum, so compare the predictions with targets"
-            )
-    for place in where:
-        if place is not None and not bool(place.isfinite().all()):
-            raise ValueError("where has positions that are nan or infinite")
-    if where[0] is not None:
-        sides = [w.flatten(0, -2).amax(0) - w.flatten(0, -2).amin(0) for w in where]  # type: ignore[union-attr]
-        if not bool(torch.stack(sides).amax() > 0):
-            raise ValueError("where has the same position for all points")
