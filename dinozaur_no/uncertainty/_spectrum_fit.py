@@ -101,6 +101,9 @@ class Cloud:
         return Equations(n * matrix, n * residuals, n * deviations)
 
 
+Part = Grids | Cloud
+
+
 class SpectrumFit:
     """A fitted total spectrum; `beyond` subtracts the spectrum of known deviations.
 
@@ -126,7 +129,6 @@ class SpectrumFit:
     ) -> None:
         exact = [r.detach().to("cpu", torch.float64) for r in residuals]
         known = [d.detach().to("cpu", torch.float64) for d in deviations]
-        parts: Sequence[Sequence[Grids | Cloud]]
         if where[0] is None:
             parts, modes, largest = _grids(exact, known)
             box = torch.zeros(0, len(modes))
@@ -170,7 +172,7 @@ class SpectrumFit:
             self._box.to(single),
         )
 
-    def _scored(self, parts: Sequence[Grids | Cloud], square: float) -> Equations:
+    def _scored(self, parts: Sequence[Part], square: float) -> Equations:
         """Iterate Fisher's scoring; return the equations of the last step."""
         floor = _LEAST_WHITE * square
         theta = torch.full((_TIMES + 1,), 0.1 * square / _TIMES, dtype=torch.float64)
@@ -212,10 +214,10 @@ def _mean_squares(
 
 def _grids(
     residuals: Sequence[Tensor], deviations: Sequence[Tensor]
-) -> tuple[list[list[Grids]], list[int], float]:
+) -> tuple[list[list[Part]], list[int], float]:
     """Sum up squared coefficients by eigenvalue, for each channel."""
     sizes = sorted({tuple(r.shape[2:]) for r in residuals})
-    parts: list[list[Grids]] = []
+    parts: list[list[Part]] = []
     for size in sizes:
         k2 = wavenumbers(size, torch.device("cpu")).flatten()
         kinds, which, counts = k2.unique(return_inverse=True, return_counts=True)
@@ -249,7 +251,7 @@ def _clouds(
     where: Sequence[Tensor],
     box: Tensor,
     n_functions: int,
-) -> tuple[list[list[Cloud]], list[int], float]:
+) -> tuple[list[list[Part]], list[int], float]:
     """Project the fields on the functions, for each channel and cloud."""
     k, eigenvalues = smoothest(box[1] - box[0], n_functions)
     clouds = []
