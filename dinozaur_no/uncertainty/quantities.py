@@ -257,7 +257,7 @@ def surface_force(normals: Tensor, areas: Tensor, direction: Any) -> Function:
                 f"fields of shape {tuple(fields.shape)} have {flat.shape[2]} channels; "
                 "pass the pressure alone, for example by predictive[..., :1]"
             )
-        return flat[:, :, 0] @ weights.mT.to(flat)
+        return flat[:, :, 0] @ weights.movedim(-1, 0).to(flat)
 
     return force
 
