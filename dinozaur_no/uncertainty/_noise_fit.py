@@ -108,7 +108,7 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
         for channel, pair in enumerate(zip(split(residual.square()), split(variance))):
             groups.setdefault(channel, []).append(pair)
     pooled = [
-        (torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs]))
+        (torch.cat([a for a, _ in pairs]).double(), torch.cat([b for _, b in pairs]))
         for pairs in groups.values()
     ]
     if not any(bool(spread.any()) for _, spread in pooled):
@@ -134,8 +134,8 @@ def beyond(squares: Tensor, spread: Tensor, temperature: float) -> Tensor:
 
 def white_beyond(seen: Observed, temperature: float) -> Tensor:
     """Return `beyond` of all points together."""
-    squares = torch.cat([r.flatten() for r in seen.residuals]).square()
-    spread = torch.cat([v.flatten() for v in seen.variances])
+    squares = torch.cat([r.flatten() for r in seen.residuals]).double().square()
+    spread = torch.cat([v.flatten() for v in seen.variances]).double()
     return beyond(squares, spread, temperature)
 
 
@@ -147,16 +147,16 @@ def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> 
     Tensor
         The mean variance of the noise.
     """
-    fit = noise.prepared(seen.residuals, seen.where, seen.deviations)
+    fit = noise._prepared(seen.residuals, seen.where, seen.deviations)
     spectrum = fit.beyond(temperature)
-    noise.set_spectrum(spectrum)
+    noise._set_spectrum(spectrum)
     shape, place = seen.residuals[0].shape, seen.where[0]
     like = torch.zeros((), dtype=torch.float64)
     return spectrum.variance(shape, place, like).mean()
 
 
 def _kept(fields: Tensor) -> Tensor:
-    return fields.detach().to("cpu", torch.float64)
+    return fields.detach().to("cpu", torch.promote_types(fields.dtype, torch.float32))
 
 
 def _pairs(predicted: Predictive) -> Tensor:

@@ -200,7 +200,7 @@ class NoisyModule(nn.Module):
         """Find the positions of the output of a call; None on grids."""
         if self.noise is None:
             return None
-        return self.noise.positions(args, kwargs, self._a_model())
+        return self.noise._positions(args, kwargs, self._a_model())
 
     def _a_model(self) -> nn.Module:
         """Return a model that takes the arguments of a call."""
@@ -278,6 +278,6 @@ class NoisyModule(nn.Module):
 
 
 def _added(noise: CorrelatedNoise, part: Predictive, where: Any) -> Predictive:
-    own = noise.of_prediction(part.mean, where)
+    own = noise._of_prediction(part.mean, where)
     variance = own.spectrum.variance(part.mean.shape, where, part.mean)
     return replace(part, aleatoric_variance=variance, noise=own)

@@ -232,10 +232,12 @@ class FieldNoise:
 
     def sample(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sample the noise of the part n times, like a tensor."""
-        found = self.spectrum.sample(n, self.shape, self.where, like, generator)
+        exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
+        found = self.spectrum.sample(n, self.shape, self.where, exact, generator)
         if self.part is not None:
             found = found.flatten(1)[:, self.part]
-        return found if self.scale is None else found * self.scale.to(found)
+        found = found if self.scale is None else found * self.scale.to(found)
+        return found.to(like.dtype)
 
     def scaled(self, factor: Tensor | float) -> FieldNoise:
         """Multiply the noise by a factor, a number or one for each point."""

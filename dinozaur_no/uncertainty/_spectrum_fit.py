@@ -26,6 +26,8 @@ _TIMES = 24
 _STEPS = 30
 #: The white variance is at least this share of the mean square.
 _LEAST_WHITE = 1e-6
+#: Fields on grids that are worked on at a time.
+_FIELDS = 16
 #: Clouds of points that a fit uses at most, which bounds memory and time.
 _CLOUDS = 256
 
@@ -127,25 +129,25 @@ class SpectrumFit:
         deviations: Sequence[Tensor],
         n_functions: int,
     ) -> None:
-        exact = [r.detach().to("cpu", torch.float64) for r in residuals]
-        known = [d.detach().to("cpu", torch.float64) for d in deviations]
+        single = torch.get_default_dtype()
         if where[0] is None:
-            parts, modes, largest = _grids(exact, known)
+            parts, modes, largest = _grids(residuals, deviations)
             box = torch.zeros(0, len(modes))
         else:
-            positions = [
-                w.detach().to("cpu", torch.float64) for w in where if w is not None
-            ]
+            positions = [_exact(w) for w in where if w is not None]
             flat = torch.cat([w.flatten(0, -2) for w in positions])
-            box = torch.stack([flat.amin(0), flat.amax(0)])
-            parts, modes, largest = _clouds(exact, known, positions, box, n_functions)
+            # As it will be stored, so that functions are the same ones later.
+            box = torch.stack([flat.amin(0), flat.amax(0)]).to(single)
+            parts, modes, largest = _clouds(
+                residuals, deviations, positions, box.double(), n_functions
+            )
         # From a field that is nearly constant to one that a grid just resolves.
         shortest = min(0.5 / largest, 0.25)
         self._times = torch.logspace(
             math.log10(0.5), math.log10(shortest), _TIMES, dtype=torch.float64
         )
         self._modes, self._box = torch.tensor(modes), box
-        self._square = _mean_squares(exact, where)
+        self._square = _mean_squares(residuals, where)
         squares: list[float] = self._square.tolist()
         self._equations = [self._scored(*own) for own in zip(parts, squares)]
 
@@ -169,7 +171,7 @@ class SpectrumFit:
             self._times.to(single),
             white.to(single),
             self._modes,
-            self._box.to(single),
+            self._box,
         )
 
     def _scored(self, parts: Sequence[Part], square: float) -> Equations:
@@ -200,13 +202,17 @@ def _non_negative(matrix: Tensor, right: Tensor) -> Tensor:
     return torch.from_numpy(x) / scale
 
 
+def _exact(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", torch.float64)
+
+
 def _mean_squares(
     residuals: Sequence[Tensor], where: Sequence[Tensor | None]
 ) -> Tensor:
     """Average the squares of each channel."""
     total, count = torch.zeros(()).double(), 0
     for field, place in zip(residuals, where):
-        first = layout_of(field.shape, place).channels_first(field)
+        first = layout_of(field.shape, place).channels_first(_exact(field))
         total = total + first.square().flatten(2).sum((0, 2))
         count += first.shape[0] * math.prod(first.shape[2:])
     return total / count
@@ -225,11 +231,10 @@ def _grids(
         own = [(r, d) for r, d in zip(residuals, deviations) if r.shape[2:] == size]
         for fields in ([r for r, _ in own], [d.flatten(0, 1) for _, d in own]):
             total, n = torch.zeros(residuals[0].shape[1], len(kinds)).double(), 0
-            for field in fields:
-                if len(field):
-                    powers = analyse(field).square().sum(0).flatten(1)
-                    total.index_add_(1, which, powers)
-                    n += len(field)
+            for part in (p for f in fields if len(f) for p in f.split(_FIELDS)):
+                powers = analyse(_exact(part)).square().sum(0).flatten(1)
+                total.index_add_(1, which, powers)
+                n += len(part)
             found.append(total / (counts * max(n, 1)))
         n_fields = sum(len(r) for r, _ in own)
         eigenvalues = math.pi**2 * kinds.double()
@@ -254,17 +259,22 @@ def _clouds(
 ) -> tuple[list[list[Part]], list[int], float]:
     """Project the fields on the functions, for each channel and cloud."""
     k, eigenvalues = smoothest(box[1] - box[0], n_functions)
-    clouds = []
+    clouds: list[tuple[Tensor, Tensor, Tensor]] = []
     for field, known, place in zip(residuals, deviations, where):
         layout = layout_of(field.shape, place)
-        first = layout.channels_first(field).flatten(2)
-        more = [layout.channels_first(d).flatten(2) for d in known]
+        first = layout.channels_first(_exact(field)).flatten(2)
+        more = [layout.channels_first(_exact(d)).flatten(2) for d in known]
         own = layout.batch // layout.clouds
         positions = place.reshape(layout.clouds, layout.n_points, -1)
         for number, cloud in enumerate(positions):
             span = slice(number * own, (number + 1) * own)
             few = torch.cat([d[span] for d in more]) if more else first[:0]
-            clouds.append((cloud, first[span], few))
+            if clouds and torch.equal(clouds[-1][0], cloud):
+                _, before, known_before = clouds.pop()
+                both = torch.cat([before, first[span]]), torch.cat([known_before, few])
+                clouds.append((cloud, *both))
+            else:
+                clouds.append((cloud, first[span], few))
     step = max(1, math.ceil(len(clouds) / _CLOUDS))
     found = []
     for cloud, first, few in clouds[::step]:

@@ -185,10 +185,10 @@ class CorrelatedNoise(nn.Module):
         """
         fields, places = checked_batches(residuals, where)
         none = [r.new_zeros(0, *r.shape) for r in fields]
-        self.set_spectrum(self.prepared(fields, places, none).beyond())
+        self._set_spectrum(self._prepared(fields, places, none).beyond())
         return self
 
-    def prepared(
+    def _prepared(
         self,
         residuals: Sequence[Tensor],
         where: Sequence[Tensor | None],
@@ -202,7 +202,7 @@ class CorrelatedNoise(nn.Module):
         check_spectrum(fields, places)
         return SpectrumFit(fields, places, deviations, self.n_functions)
 
-    def set_spectrum(self, spectrum: Spectrum) -> None:
+    def _set_spectrum(self, spectrum: Spectrum) -> None:
         """Replace the spectrum; the device stays."""
         device = self.white.device
         for name, tensor in spectrum.tensors().items():
@@ -234,7 +234,7 @@ class CorrelatedNoise(nn.Module):
         dtype = torch.promote_types(residuals.dtype, torch.float32)
         return self.spectrum.log_likelihood(residuals.to(dtype), where)
 
-    def positions(self, args: Args, kwargs: Kwargs, model: nn.Module) -> Any:
+    def _positions(self, args: Args, kwargs: Kwargs, model: nn.Module) -> Any:
         """Find the positions of a call of the model; None on grids."""
         if self.where is None:
             return None
@@ -254,7 +254,7 @@ class CorrelatedNoise(nn.Module):
             )
         return found
 
-    def of_prediction(self, mean: Tensor, where: Tensor | None) -> FieldNoise:
+    def _of_prediction(self, mean: Tensor, where: Tensor | None) -> FieldNoise:
         """Return what a prediction needs to sample noise."""
         spectrum = self.spectrum
         spectrum.layout(mean.shape, where)

@@ -23,7 +23,7 @@ def grid_noise(modes=(5, 4), channels=2, dtype=D):
     white = torch.tensor([0.05, 0.3], dtype=dtype)[:channels]
     times = torch.tensor([0.05, 0.005], dtype=dtype)
     box = torch.zeros(0, len(modes), dtype=dtype)
-    noise.set_spectrum(Spectrum(weights, times, white, torch.tensor(modes), box))
+    noise._set_spectrum(Spectrum(weights, times, white, torch.tensor(modes), box))
     return noise
 
 
@@ -33,7 +33,7 @@ def point_noise(where, n_functions=20, **options):
     box = torch.stack([flat.amin(0), flat.amax(0)])
     old = noise.spectrum
     modes = torch.tensor([n_functions])
-    noise.set_spectrum(Spectrum(old.weights, old.times, old.white, modes, box))
+    noise._set_spectrum(Spectrum(old.weights, old.times, old.white, modes, box))
     return noise
 
 
@@ -164,7 +164,7 @@ def test_single_precision_on_points():
     noise = point_noise(where, 60, channels=1)
     old = noise.spectrum
     white = torch.tensor([1e-5], dtype=D)
-    noise.set_spectrum(Spectrum(old.weights, old.times, white, old.modes, old.box))
+    noise._set_spectrum(Spectrum(old.weights, old.times, white, old.modes, old.box))
     fields = noise.sample((4, 200, 1), where, seeded(2))
     exact = noise.log_likelihood(fields, where)
     single = copy.deepcopy(noise).float().log_likelihood(fields.float(), where.float())
@@ -178,7 +178,7 @@ def test_the_same_generator_gives_the_same_field():
     noise = grid_noise((16, 16), 1)
     old = noise.spectrum
     white = torch.tensor([1e-20], dtype=D)
-    noise.set_spectrum(
+    noise._set_spectrum(
         Spectrum(old.weights[:, :1], old.times[:1], white, old.modes, old.box)
     )
     fine = noise.sample((3, 1, 48, 48), generator=seeded(3))
@@ -229,15 +229,17 @@ def test_a_known_spectrum_is_found_on_grids(modes, error_of_white):
 
 
 def test_a_known_spectrum_is_found_on_points():
-    clouds = [a_cloud(100) + 0.02 * i for i in range(5)]
+    clouds = [a_cloud(80 + 10 * i) + 0.02 * i for i in range(5)]
     truth = point_noise(torch.cat(clouds), 40)
-    fields = [truth.sample((100, 100, 2), w, seeded(i)) for i, w in enumerate(clouds)]
+    fields = [
+        truth.sample((100, len(w), 2), w, seeded(i)) for i, w in enumerate(clouds)
+    ]
     fitted = CorrelatedNoise(n_functions=40).fit(fields, clouds)
     expected = truth.spectrum.at(EIGENVALUES)
     found = fitted.spectrum.at(EIGENVALUES).double()
     assert ((found - expected) / expected).abs().max() < 0.3
     torch.testing.assert_close(fitted.white.double(), truth.white, rtol=0.05, atol=0)
-    more = truth.sample((500, 100, 2), clouds[0], seeded(9))
+    more = truth.sample((500, 80, 2), clouds[0], seeded(9))
     likelihoods = [n.log_likelihood(more, clouds[0]).mean() for n in (truth, fitted)]
     assert 0 <= likelihoods[0] - likelihoods[1] < 0.2
 
@@ -288,11 +290,24 @@ def test_smooth_residuals_without_a_white_part():
     assert noise.sample((1, 1, 12, 12)).std() < 0.1 * smooth.std()
 
 
+def test_fields_of_one_mesh_may_come_one_by_one():
+    where = a_cloud(50)
+    fields = point_noise(where, 20).sample((20, 50, 2), where, seeded())
+    together = CorrelatedNoise(n_functions=20).fit(fields, where)
+    alone = CorrelatedNoise(n_functions=20).fit(fields.split(1), where)
+    torch.testing.assert_close(together.spectrum.weights, alone.spectrum.weights)
+    torch.testing.assert_close(together.white, alone.white)
+
+
 def test_fits_take_seconds():
     grids = grid_noise((61, 61), 1, torch.float32).sample((512, 1, 61, 61))
     begin = time.perf_counter()
     CorrelatedNoise().fit(grids)
     assert time.perf_counter() - begin < 10
+    clouds = [torch.rand(3586, 3) for _ in range(10)]
+    begin = time.perf_counter()
+    CorrelatedNoise().fit([torch.randn(1, 3586, 1) for _ in clouds], clouds)
+    assert time.perf_counter() - begin < 20
 
 
 # White noise
