@@ -55,9 +55,14 @@ class Quantity:
             raise ValueError(
                 f"level (={level}) must lie between 0 and 1; 0.9 means 90 %"
             )
-        ends = self.samples.new_tensor([(1 - level) / 2, (1 + level) / 2])
-        low, high = torch.quantile(self.samples, ends, dim=0)
-        return low, high
+        # Not by torch.quantile, which refuses more than 16 million numbers.
+        ordered = self.samples.sort(0).values
+        ends = []
+        for share in ((1 - level) / 2, (1 + level) / 2):
+            place = share * (len(ordered) - 1)
+            below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
+            ends.append(torch.lerp(below, above, place % 1))
+        return ends[0], ends[1]
 
     def __repr__(self) -> str:
         shape = tuple(self.samples.shape[1:])
@@ -94,7 +99,8 @@ def quantity_of(
                 f"fn returned {kind} for fields of shape {tuple(fields.shape)}; it "
                 "must keep the first axis, the samples"
             )
-        found.append(values)
+        # The mean of a condition is its probability.
+        found.append(values if values.is_floating_point() else values.to(fields.dtype))
     return Quantity(torch.cat(found))
 
 

@@ -155,6 +155,22 @@ def test_samples_intervals_and_shapes():
             found.interval(level)
 
 
+def test_interval_is_between_quantiles():
+    samples = torch.randn(37, 4, dtype=torch.float64)
+    low, high = Quantity(samples).interval(0.8)
+    torch.testing.assert_close(low, samples.quantile(0.1, 0))
+    torch.testing.assert_close(high, samples.quantile(0.9, 0))
+
+
+def test_conditions_have_probabilities():
+    mean = torch.zeros(2, 1, 1)
+    found = Predictive(mean, torch.zeros_like(mean), 1.0)
+    exceeds = found.quantity(lambda f: f.amax((2, 3)) > 1.0, 20_000, seeded())
+    torch.testing.assert_close(
+        exceeds.mean, torch.full((2,), 0.1587), atol=0.01, rtol=0
+    )
+
+
 def test_the_mean_of_a_field_has_its_exact_variance():
     """The variance of a mean is the sum of the covariance, over all points."""
     found, noise = correlated()
