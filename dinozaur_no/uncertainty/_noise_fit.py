@@ -147,12 +147,10 @@ def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> 
     Tensor
         The mean variance of the noise.
     """
-    fit = noise._prepared(seen.residuals, seen.where, seen.deviations)
-    spectrum = fit.beyond(temperature)
-    noise._set_spectrum(spectrum)
+    noise._fit_beyond(seen.residuals, seen.where, seen.deviations, temperature)
     shape, place = seen.residuals[0].shape, seen.where[0]
     like = torch.zeros((), dtype=torch.float64)
-    return spectrum.variance(shape, place, like).mean()
+    return noise.spectrum.variance(shape, place, like).mean()
 
 
 def _kept(fields: Tensor) -> Tensor:

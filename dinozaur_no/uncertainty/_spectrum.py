@@ -29,7 +29,8 @@ class Spectrum:
 
     A coefficient of eigenvalue :math:`\lambda` has the variance
     :math:`S(\lambda) = \sum_j a_j e^{-2 \lambda t_j}`. The number of functions is
-    fixed, so that the noise is the same field on any grid.
+    fixed, so that the noise is the same field on any grid. An amplitude d(x) makes the
+    variance the same at all points.
 
     Parameters
     ----------
@@ -119,31 +120,59 @@ class Spectrum:
         found = found.reshape(n, b, c, -1)
         white = standard_normal(found.shape, like, generator)
         found = torch.addcmul(found, white, own.white.sqrt()[:, None])
+        found = found * own._amplitude(layout, where)
         return layout.restored(found.reshape(n, b, c, *layout.places))
 
     def variance(
         self, shape: Sequence[int], where: Tensor | None, like: Tensor
     ) -> Tensor:
-        """Compute the variance at each point, of this shape."""
+        """Return the variance at each point, of this shape; it is that of the channel.
+
+        It is the average over the box of the variance before amplitudes.
+        """
         layout = self.layout(shape, where)
         own = self.to(device=like.device, dtype=like.dtype)
+        full = own._level(layout).view(-1, *(1,) * len(layout.places))
+        whole = full.expand(1, layout.batch, layout.channels, *layout.places)
+        return layout.restored(whole)[0]
+
+    def amplitude(
+        self, shape: Sequence[int], where: Tensor | None, like: Tensor
+    ) -> Tensor:
+        """Compute d(x) of fields of this shape, which makes the variance uniform."""
+        layout = self.layout(shape, where)
+        own = self.to(device=like.device, dtype=like.dtype)
+        found = own._amplitude(layout, where).expand(layout.batch, -1, -1)
+        whole = found.reshape(1, layout.batch, layout.channels, *layout.places)
+        return layout.restored(whole)[0]
+
+    def _amplitude(self, layout: Layout, where: Tensor | None) -> Tensor:
+        """Compute d(x), (clouds, channels, points)."""
         if where is None:
-            found = averaged_squares(own._on_grid(), layout.places)[None]
+            found = averaged_squares(self._on_grid(), layout.places)[None]
         else:
-            clouds = own._clouds(where, layout)
+            clouds = self._clouds(where, layout)
             found = torch.stack([s @ phi.square().mT for phi, s in clouds])
-        found = found.flatten(2) + own.white[:, None]
-        full = found.expand(layout.batch, -1, -1).reshape(
-            1, layout.batch, layout.channels, *layout.places
-        )
-        return layout.restored(full)[0]
+        local = found.flatten(2) + self.white[:, None]
+        return (self._level(layout)[:, None] / local).sqrt()
+
+    def _level(self, layout: Layout) -> Tensor:
+        """Return the variance of each channel."""
+        if self.on_points:
+            _, eigenvalues = smoothest(self.box[1] - self.box[0], int(self.modes))
+            found = self.at(eigenvalues.to(self.box.device))
+        else:
+            found = self._resized(layout.places)
+        return found.flatten(1).sum(1) + self.white
 
     def log_likelihood(self, residuals: Tensor, where: Tensor | None) -> Tensor:
         """Compute the log-likelihood of each field, (b,); differentiable in them."""
         layout = self.layout(residuals.shape, where)
         own = self.to(device=residuals.device, dtype=residuals.dtype)
-        first = layout.channels_first(residuals)
         b, points = layout.batch, layout.n_points
+        amplitude = own._amplitude(layout, where)
+        first = layout.channels_first(residuals)
+        first = (first.flatten(2) / amplitude).reshape(first.shape)
         if where is None:
             coefficients = analyse(first) * math.sqrt(points)
             variance = points * own._resized(layout.places)
@@ -157,6 +186,9 @@ class Spectrum:
             found = [own._woodbury(r, *cloud) for r, cloud in zip(rows, clouds)]
             quadratic, log_det = (torch.cat(parts) for parts in zip(*found))
         constant = points * layout.channels * math.log(2 * math.pi)
+        log_det = log_det + 2 * amplitude.log().sum((1, 2)).repeat_interleave(
+            b // layout.clouds
+        )
         return -0.5 * (quadratic + log_det + constant)
 
     def _woodbury(

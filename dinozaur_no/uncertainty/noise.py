@@ -83,14 +83,16 @@ class CorrelatedNoise(nn.Module):
 
     Errors of operators are smooth. As noise, they are fields
 
-    .. math:: r = \sum_k z_k \sqrt{S(\lambda_k)} \, \phi_k + \sigma \epsilon, \qquad
-        S(\lambda) = \sum_j a_j e^{-2 \lambda t_j}, \quad a_j \ge 0,
+    .. math:: r = d \Big(\sum_k z_k \sqrt{S(\lambda_k)} \phi_k + \sigma \epsilon\Big),
+        \qquad S(\lambda) = \sum_j a_j e^{-2 \lambda t_j}, \quad a_j \ge 0,
 
     with independent standard normal :math:`z_k` and :math:`\epsilon`. The
     :math:`\phi_k` are the cosine functions of the box, so nothing is periodic. Their
-    eigenvalues :math:`\lambda_k` are in units of the box: the noise is the same field
-    at another resolution, and :math:`\sigma^2` the same variance at each point. There
-    is one spectrum S for each channel; channels are independent of each other.
+    sum would have a higher variance at the boundary; the amplitude d(x), which follows
+    from S, makes it the same at all points. The eigenvalues :math:`\lambda_k` are in
+    units of the box: the noise is the same field at another resolution, and
+    :math:`\sigma^2` the same variance at each point. There is one spectrum S for each
+    channel; channels are independent of each other.
 
     Grids are fields (b, c, \*grid). A grid of n points has them at the centres of n
     equal cells of an axis, (i + 1/2) / n, for which all formulas are exact. The box is
@@ -169,6 +171,8 @@ class CorrelatedNoise(nn.Module):
     def fit(self, residuals: Batches, where: Any = None) -> CorrelatedNoise:
         """Find the most likely spectrum, by non-negative least squares.
 
+        The amplitude is that of the fit before; three fits are enough for both.
+
         Parameters
         ----------
         residuals : Tensor or sequence of Tensor
@@ -185,22 +189,21 @@ class CorrelatedNoise(nn.Module):
         """
         fields, places = checked_batches(residuals, where)
         none = [r.new_zeros(0, *r.shape) for r in fields]
-        self._set_spectrum(self._prepared(fields, places, none).beyond())
+        self._fit_beyond(fields, places, none, 0.0)
         return self
 
-    def _prepared(
+    def _fit_beyond(
         self,
         residuals: Sequence[Tensor],
         where: Sequence[Tensor | None],
         deviations: Sequence[Tensor],
-    ) -> SpectrumFit:
-        """Check residuals and fit their total spectrum, without setting it.
-
-        `SpectrumFit` explains the arguments.
-        """
+        temperature: float,
+    ) -> None:
+        """Fit residuals beyond known deviations; see `SpectrumFit`."""
         fields, places = checked_batches(residuals, where)
         check_spectrum(fields, places)
-        return SpectrumFit(fields, places, deviations, self.n_functions)
+        fit = SpectrumFit(fields, places, deviations, self.n_functions, temperature)
+        self._set_spectrum(fit.spectrum)
 
     def _set_spectrum(self, spectrum: Spectrum) -> None:
         """Replace the spectrum; the device stays."""
@@ -209,7 +212,7 @@ class CorrelatedNoise(nn.Module):
             setattr(self, name, tensor.to(device))
 
     def variance(self, shape: Sequence[int], where: Tensor | None = None) -> Tensor:
-        """Compute the variance at each point of fields of this shape."""
+        """Return the variance at each point of fields of this shape."""
         return self.spectrum.variance(shape, where, self.white)
 
     def sample(

@@ -22,8 +22,8 @@ def cell_centres(grid):
 
 
 def covariance(x, waves, sides, weights, times, white):
-    """sum_k S(lambda_k) phi_k phi_k^T + white I at positions of the unit box."""
-    total = white * torch.eye(len(x)).double()
+    """d (sum_k S(lambda_k) phi_k phi_k^T + white I) d, with a constant diagonal."""
+    total, level = white * torch.eye(len(x)).double(), white
     for k in waves:
         eigenvalue = math.pi**2 * sum(
             (n / s) ** 2 for n, s in zip(k, sides, strict=True)
@@ -34,7 +34,9 @@ def covariance(x, waves, sides, weights, times, white):
         )
         phi = function(k, x)
         total += s * torch.outer(phi, phi)
-    return total
+        level += s
+    d = (level / total.diagonal()).sqrt()
+    return d[:, None] * total * d
 
 
 def grid_covariances(spectrum, grid):

@@ -12,7 +12,11 @@ from support.models import seeded
 from dinozaur_no import CorrelatedNoise, WhiteNoise
 from dinozaur_no.uncertainty._cosine_basis import analyse, cosines, smoothest
 from dinozaur_no.uncertainty._spectrum import Spectrum
-from dinozaur_no.uncertainty._spectrum_fit import SpectrumFit, _clouds, _grids
+from dinozaur_no.uncertainty._spectrum_equations import (
+    clouds_equations,
+    grids_equations,
+)
+from dinozaur_no.uncertainty._spectrum_fit import SpectrumFit
 
 D = torch.float64
 
@@ -248,8 +252,8 @@ def test_equations_of_grid_and_points_agree():
     """On one axis, both have the same functions if the box is the same."""
     fields, known = torch.randn(20, 1, 8, dtype=D), torch.randn(3, 20, 1, 8, dtype=D)
     where, box = dense_noise.cell_centres((8,)), torch.tensor([[0.0], [1.0]]).double()
-    (grids,), modes, largest = _grids([fields], [known])
-    (clouds,), points, same = _clouds([fields], [known], [where], box, 8)
+    (grids,), modes, largest = grids_equations([fields], [known])
+    (clouds,), points, same = clouds_equations([fields], [known], [where], box, 8)
     assert (modes, largest) == (points, pytest.approx(same))
     times, theta = torch.tensor([0.1, 0.01]).double(), torch.tensor([1.0, 0.5, 0.3])
     found = [part.equations(times, theta.double()) for part in (grids[0], clouds[0])]
@@ -263,11 +267,11 @@ def test_deviations_are_taken_off():
     shape = (1500, 1, 12, 12)
     smooth = [2 * known.sample(shape, generator=seeded(i)) for i in range(3)]
     other = rest.sample((1500, 2, 12, 12), generator=seeded(7))[:, 1:]
-    fit = SpectrumFit([smooth[0] + other], [None], [torch.stack(smooth[1:])], 1)
+    given = [smooth[0] + other], [None], [torch.stack(smooth[1:])], 1
     truth = rest.spectrum
-    found = fit.beyond(1.0)
+    found = SpectrumFit(*given, temperature=1.0).spectrum
     assert found.white.item() == pytest.approx(truth.white[1].item(), rel=0.1)
-    total = fit.beyond(0.0)
+    total = SpectrumFit(*given).spectrum
     expected = 4 * truth.at(EIGENVALUES)[0] + truth.at(EIGENVALUES)[1]
     torch.testing.assert_close(
         total.at(EIGENVALUES)[0].double(), expected, rtol=0.2, atol=0
