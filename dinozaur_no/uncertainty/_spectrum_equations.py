@@ -161,15 +161,17 @@ def clouds_equations(
         values, vectors = torch.linalg.eigh(phi.mT @ phi)
         keep = values > 1e-10 * values[-1]
         root = values[keep].sqrt()[:, None] * vectors[:, keep].mT
-        basis = phi @ (vectors[:, keep] / values[keep].sqrt())
+        inverse = vectors[:, keep] / values[keep].sqrt()
         degrees = len(cloud) - int(keep.sum())
 
-        def projected(fields: Tensor, basis: Tensor = basis) -> tuple[Tensor, Tensor]:
-            inside = fields @ basis
+        def projected(
+            fields: Tensor, phi: Tensor = phi, inverse: Tensor = inverse
+        ) -> tuple[Tensor, Tensor]:
+            inside = (fields @ phi) @ inverse
             if not len(fields):
                 return inside, torch.zeros(()).double()
-            outside = fields - inside @ basis.mT
-            return inside, outside.square().sum(1).mean()
+            outside = fields.square().sum(1) - inside.square().sum(1)
+            return inside, outside.clamp(min=0).mean()
 
         found.append(
             [

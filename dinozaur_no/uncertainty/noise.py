@@ -171,7 +171,7 @@ class CorrelatedNoise(nn.Module):
     def fit(self, residuals: Batches, where: Any = None) -> CorrelatedNoise:
         """Find the most likely spectrum, by non-negative least squares.
 
-        The amplitude is that of the fit before; three fits are enough for both.
+        It fits several times, each time with the amplitude of the fit before.
 
         Parameters
         ----------
