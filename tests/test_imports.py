@@ -27,7 +27,9 @@ MAY_IMPORT = {
     "layers": {"_torch", "_validation"},
     "gno": {"_torch", "_validation"},
     "uncertainty": {"_torch", "_validation", "layers"},
-    "metrics": {"_torch", "_validation", "uncertainty.predictive"},
+    "metrics": {
+        *("_torch", "_validation", "uncertainty.predictive", "uncertainty.quantities")
+    },
     "plots": {
         *("_torch", "_validation", "layers", "metrics", "uncertainty.predictive")
     },
@@ -36,7 +38,7 @@ MAY_IMPORT = {
 PACKAGES = {
     "layers": {"torch", "neuralop.layers", "numpy"},
     "gno": {"torch", "neuralop.layers", "numpy", "scipy"},
-    "uncertainty": {"torch", "neuralop.layers", "tqdm"},
+    "uncertainty": {"torch", "neuralop.layers", "scipy", "tqdm"},
     "metrics": {"torch"},
     "plots": {"torch", "numpy", "matplotlib"},
 }

@@ -66,6 +66,7 @@ class ConformalPredictor:
             predictive.epistemic_variance * square,
             predictive.aleatoric_variance * square,
             samples,
+            predictive.noise and predictive.noise.scaled(self.factor),
         )
 
 

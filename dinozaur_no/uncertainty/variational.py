@@ -15,6 +15,7 @@ from ..layers.bayesian import BayesianDiffusionConv
 from ._base import UncertainOperator, checked_model
 from ._fields import Args, Fields, Kwargs, sum_of_squares
 from ._sampling import Sampling, apply_samples
+from .noise import CorrelatedNoise, WhiteNoise
 
 #: Number of fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
@@ -51,6 +52,10 @@ class VariationalOperator(UncertainOperator):
     prior_mean, prior_scale : float or sequence of float, optional
         Prior of ln tau, for all layers or one for each (see `propose_prior`); by
         default the prior that the layers were built with.
+    noise : WhiteNoise or CorrelatedNoise, optional
+        Kind of noise, by default independent with the ``noise_variance``. Call
+        `fit_noise` to fit it; from then on `loss` leaves it alone, and the likelihood
+        is that of correlated residuals.
 
     Attributes
     ----------
@@ -82,6 +87,7 @@ class VariationalOperator(UncertainOperator):
         learn_noise: bool | Literal["closed_form", "gradient"] = True,
         prior_mean: float | Sequence[float] | None = None,
         prior_scale: float | Sequence[float] | None = None,
+        noise: WhiteNoise | CorrelatedNoise | None = None,
     ) -> None:
         super().__init__()
         self.model = checked_model(model)
@@ -98,7 +104,8 @@ class VariationalOperator(UncertainOperator):
             "learn_noise", learn_noise, (False, "closed_form", "gradient")
         )
         like = layers[0].raw_time
-        self._init_noise(noise_variance, like.device, learn_noise == "gradient")
+        learned = learn_noise == "gradient"
+        self._init_noise(noise_variance, like.device, learned, noise)
         self.register_buffer("noise_fields", torch.zeros((), device=like.device))
         means = self._per_layer("prior_mean", prior_mean)
         scales = self._per_layer("prior_scale", prior_scale)
@@ -127,6 +134,7 @@ class VariationalOperator(UncertainOperator):
         target: Fields,
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
+        where: Any = None,
     ) -> Tensor:
         r"""Estimate the evidence lower bound of the whole data set from a batch.
 
@@ -143,6 +151,8 @@ class VariationalOperator(UncertainOperator):
             Weight of the KL divergence: 1 is the bound, less during a warm-up.
             ``"paper"`` is the paper's scaling, with the divergence added to the loss of
             every single field, so ``beta = num_data``.
+        where : Tensor, or dict of Tensors, optional
+            As for `log_likelihood`.
 
         Returns
         -------
@@ -150,7 +160,7 @@ class VariationalOperator(UncertainOperator):
             A scalar in nats. It does not change any state.
         """
         n = positive_int("num_data", num_data)
-        likelihood = self.log_likelihood(prediction, target)
+        likelihood = self.log_likelihood(prediction, target, where)
         if not len(likelihood):
             raise ValueError("prediction and target hold no field: the batch is empty")
         return n * likelihood.mean() - kl_weight(beta, n) * self.kl_divergence()
@@ -161,6 +171,7 @@ class VariationalOperator(UncertainOperator):
         target: Fields,
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
+        where: Any = None,
     ) -> Tensor:
         """Update the noise, and return minus `elbo` per field, to be minimised.
 
@@ -169,17 +180,18 @@ class VariationalOperator(UncertainOperator):
         """
         if self.training and torch.is_grad_enabled():
             self.update_noise(prediction, target)
-        return -self.elbo(prediction, target, num_data, beta) / num_data
+        return -self.elbo(prediction, target, num_data, beta, where) / num_data
 
     @torch.no_grad()
     def update_noise(self, prediction: Fields, target: Fields) -> None:
         """Move closed-form noise towards the mean square of these residuals.
 
         The running average spans about 150 fields; at first it is a plain average.
-        Other kinds of noise stay as they are. Under DDP all processes use the noise of
-        the first one.
+        Other kinds of noise, and fitted correlated noise, stay as they are. Under DDP
+        all processes use the noise of the first one.
         """
-        if self.learn_noise != "closed_form":
+        correlated = self.noise is not None and self.noise.fitted
+        if self.learn_noise != "closed_form" or correlated:
             return
         squares, numbers, fields = sum_of_squares(prediction, target)
         if not numbers:
