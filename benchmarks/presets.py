@@ -58,6 +58,8 @@ class Preset:
         the first move.
     feature_grid : str
         Where DINOZAUR's layers form gradient features, ``"modes"`` or ``"output"``.
+    layer_rate : float
+        Factor of the learning rate of all parameters of DINOZAUR's layers.
     initialisation : str
         Weights of pointwise layers: ``"torch"``, the defaults of torch and
         neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
@@ -98,6 +100,7 @@ class Preset:
     schedule: Schedule | None = None
     kernels: str = ""
     feature_grid: Literal["modes", "output"] = "modes"
+    layer_rate: float = 1.0
     initialisation: Literal["torch", "balanced"] = "torch"
     kl_weight: float | Literal["paper"] = "paper"
     draws: int = 100
@@ -286,9 +289,15 @@ _SHORT: Changes = {
     "navier_stokes": {"epochs": 12, "rate": 1e-2},
     "car": {"epochs": 4},
 }
+#: The learning rate that a script for FNO may have.
+_USUAL_RATE = {
+    name: {**_SHORT[name], "rate": 3e-3, "rates": {}}
+    for name in ("darcy", "navier_stokes")
+}
 #: Changes to ``small``: other initial weights, other lengths, the ablation.
 VARIANTS: Mapping[str, Changes] = {
     "short": _SHORT,
+    "usual-rate": _USUAL_RATE,
     "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
     "equal-epochs": {
         "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
@@ -315,6 +324,7 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "stretch": ("stretch", float),
     "kernels": ("kernels", str),
     "feature-grid": ("feature_grid", str),
+    "layer-rate": ("layer_rate", float),
 }
 
 

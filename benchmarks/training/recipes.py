@@ -38,6 +38,8 @@ class Phase:
         ``"relative_l2"``, or ``"elbo"`` for minus the evidence lower bound.
     posterior_rate : float, optional
         Learning rate of the posterior. Without one its scale is frozen.
+    layer_rate : float, optional
+        Learning rate of deterministic diffusion layers, if not that of the weights.
     scale : float, optional
         Posterior scale to begin with, by default the present one.
     kl_weight : float or "paper"
@@ -49,6 +51,7 @@ class Phase:
     rate: float
     objective: Literal["relative_l2", "elbo"] = "relative_l2"
     posterior_rate: float | None = None
+    layer_rate: float | None = None
     scale: float | None = None
     kl_weight: float | Literal["paper"] = 1.0
 
@@ -122,7 +125,10 @@ def phases_of(experiment: Experiment, epochs: int) -> list[Phase]:
     """
     rate, settings = experiment.rate, experiment.settings
     if experiment.uncertainty != "bayesian":
-        return [Phase(0, epochs, rate)]
+        factor = settings.layer_rate
+        return [
+            Phase(0, epochs, rate, layer_rate=None if factor == 1 else factor * rate)
+        ]
     warm = settings.warm_epochs * epochs // experiment.epochs
     if not warm:
         return [Phase(0, epochs, rate, "elbo", rate, kl_weight=settings.kl_weight)]
@@ -159,6 +165,9 @@ def begin(phase: Phase, model: nn.Module) -> Groups:
             if phase.scale is not None:
                 eye = torch.eye(layer.posterior_size, device=layer.raw_time.device)
                 layer.posterior_scale_tril = phase.scale * eye
+    if phase.layer_rate is not None:
+        rates = {"lr": phase.rate, "layer_lr": phase.layer_rate}
+        return parameter_groups(model, **rates, weight_decay=WEIGHT_DECAY)
     if phase.posterior_rate is None:
         return plain_groups(model, phase.rate)
     return parameter_groups(
