@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from benchmarks.data import FINE_CELLS
+from benchmarks.data.generators.meshes import FINE_CELLS
 
 Schedule = Literal["one-cycle", "schedule-free"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.files import atomic_path
-from benchmarks.tables.files import Row
+from benchmarks.tables import Row
 
 COLOURS = {
     "dense": "#8c8c8c",

@@ -64,10 +64,6 @@ class Study:
         caption = environment.caption({**rows[0], "threads": threads})
         return f"{table}\n\n{self.note.format(**rows[0])}{caption}"
 
-    def documented(self) -> str:
-        """Return the table of the committed results."""
-        return self.show(tables.read_csv(tables.RESULTS / self.file))
-
     def draw_committed(self) -> None:
         """Draw the committed results for the documentation."""
         if self.draw is not None:

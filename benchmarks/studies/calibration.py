@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import environment, tables
-from benchmarks.data import Splits
+from benchmarks.data.splits import Splits
 from benchmarks.files import atomic_path
 from benchmarks.models import NO_SCALE
 from benchmarks.options import (
@@ -41,7 +41,6 @@ from dinozaur_no import (
 )
 
 CSV = tables.RESULTS / "calibration.csv"
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 SHOWN = ("Bayesian, warm start", 0)  # the run whose figures are kept
 FIRST_TEST_SEED = 4_000_000  # fields that no choice was made on
 
@@ -160,7 +159,7 @@ def train(
         identity={"method": method, "size": str(size)},
     )
     name = f"calibration-{method.replace(', ', '-').replace(' ', '-')}-seed{seed}"
-    folder = (args.out or OUTPUT) / name
+    folder = (args.out or tables.OUTPUT) / name
     training = loop.Run(launch(args.device), recipe, splits, seed, folder)
     loop.train([training], f"{method}, seed {seed}")
     return training
@@ -272,8 +271,3 @@ def show(rows: list[dict[str, str]]) -> str:
 
 def _key(row: dict[str, str]) -> tuple[str, str]:
     return row["method"], row["seed"]
-
-
-def documented() -> str:
-    """Return the table of the committed results."""
-    return show(tables.read_csv(CSV))

@@ -8,7 +8,9 @@ import torch
 from neuralop.models import FNO
 from torch import Tensor, nn
 
-from benchmarks.data import OperatorDataset, RawSample, Splits, darcy_fields, darcy_item
+from benchmarks.data.generators.darcy import darcy_fields
+from benchmarks.data.items import darcy_item
+from benchmarks.data.splits import OperatorDataset, RawSample, Splits
 from benchmarks.models import PaddedOperator
 from benchmarks.training.loop import Run
 from dinozaur_no import Predictive, VariationalOperator

@@ -42,7 +42,6 @@ from dinozaur_no import (
 CSV = tables.RESULTS / "demo.csv"
 PICTURE = tables.STATIC / "demo.png"
 README = tables.ROOT / "README.md"
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 
 FIRST_TEST_SEED = 2_000_000  # far from the seeds of all other fields
 RATE = 3e-3  # above the paper's 1e-3, as there are far fewer steps here
@@ -101,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
     n_test, size, width = (2, 17, 8) if smoke else (64, 241, 32)
     splits = load_fields(n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache)
 
-    out = args.out or (None if smoke else OUTPUT)
+    out = args.out or (None if smoke else tables.OUTPUT)
     # Where an interrupted run resumes from.
     folder = out / f"demo-runs-{n_train}-{epochs}-{stride}" if out else None
     points = splits.train[0]["x"].shape[-1]
@@ -196,11 +195,6 @@ def compare(
             }
         )
     return rows, predictions, uncertain
-
-
-def documented() -> str:
-    """Return the table of the committed results."""
-    return show(tables.read_csv(CSV))
 
 
 def show(rows: list[dict[str, str]]) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks import tables
-from benchmarks.data import CAR
+from benchmarks.data.generators.car import CAR
 from benchmarks.experiments import Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
@@ -30,7 +30,6 @@ from dinozaur_no.plots import (
     plot_times,
 )
 
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
 COMPARED = {
     "fno": ("FNO", "#8c8c8c"),
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     if args.publish and args.out:
         raise ValueError("--publish writes to docs/_static: leave out --out")
     figure = FIGURES[args.name](args)
-    path = args.out or OUTPUT / f"paper_{args.name}.png"
+    path = args.out or tables.OUTPUT / f"paper_{args.name}.png"
     if args.publish:
         path = tables.STATIC / f"paper_{args.name}.png"
     with atomic_path(path) as temporary:

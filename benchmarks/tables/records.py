@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import environment
 from benchmarks.experiments import DATASETS, MODELS, NOISES
 from benchmarks.files import locked
-from benchmarks.tables.files import RESULTS, ROOT, write_csv
+from benchmarks.tables import RESULTS, ROOT, write_csv
 
 RUNS = RESULTS / "runs.csv"
 

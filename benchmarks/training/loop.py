@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from benchmarks import tables
-from benchmarks.data import Splits
+from benchmarks.data.splits import Splits
 from benchmarks.memory import peak_megabytes, reset_peak
 from benchmarks.training import checkpoints
 from benchmarks.training.optimisers import make_optimiser

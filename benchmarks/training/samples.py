@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.data import CACHE_DIR, Item, OperatorDataset, Splits, data_set, keywords
-from benchmarks.data import load_splits as load_named
+from benchmarks.data import datasets
+from benchmarks.data.arguments import keywords
+from benchmarks.data.splits import Item, OperatorDataset, Splits
+from benchmarks.data.store import CACHE_DIR
 from benchmarks.experiments import Experiment
 from benchmarks.files import locked
 from benchmarks.models import IN_CHANNELS
@@ -33,12 +35,12 @@ def load_splits(
     preset = experiment.settings
     settings = dict(preset.data)
     if files is not None:  # files have the settings they were made with
-        items = keywords(data_set(experiment.dataset).item)
+        items = keywords(datasets.data_set(experiment.dataset).item)
         settings = {key: value for key, value in settings.items() if key in items}
     place = (cache or CACHE_DIR) / experiment.dataset
     notice = f"{experiment.dataset}: waiting for another process to make the data"
     with locked(place, notice=notice):  # one process generates them
-        splits = load_named(
+        splits = datasets.load_splits(
             experiment.dataset,
             n_train=preset.n_train + preset.held_out,
             n_test=preset.n_test,

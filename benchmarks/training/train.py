@@ -13,14 +13,13 @@ from benchmarks.files import locked
 from benchmarks.models import count_parameters
 from benchmarks.options import add_again, add_machine, check_place, check_positive
 from benchmarks.presets import VARIED, preset_names
-from benchmarks.tables import ROOT, records
+from benchmarks.tables import OUTPUT, records
 from benchmarks.training import loop
 from benchmarks.training.devices import PRECISIONS, check_device, launch
 from benchmarks.training.evaluation import Result, draws_of, evaluate_noises
 from benchmarks.training.recipes import recipe_of
 from benchmarks.training.samples import load_splits
 
-OUTPUT = ROOT / "benchmarks" / "output" / "runs"
 #: Presets of the command line; those of the ablation belong to its command.
 PRESETS = [
     name
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks train``."""
     add_experiment(parser)
     parser.add_argument(
-        "--seed", type=int, default=0, help="of weights, order and draws (0)"
+        "--seed", type=int, default=0, help="of weights, order and samples (0)"
     )
     add_common(parser)
 
@@ -115,7 +114,7 @@ def directory_of(experiment: Experiment, seed: int, out: Path | None = None) -> 
     """Return the directory of a run's checkpoint."""
     trained = experiment.trained_as
     name = str(trained).replace(" ", "-")
-    return (out or OUTPUT) / f"{name}-{trained.preset}-seed{seed}"
+    return (out or OUTPUT / "runs") / f"{name}-{trained.preset}-seed{seed}"
 
 
 def train_experiment(

@@ -148,7 +148,7 @@ class FewSamples:
 
 class FewSplits:
     def processor(self):
-        from benchmarks.data import FieldProcessor
+        from benchmarks.data.splits import FieldProcessor
 
         return FieldProcessor({}, ("in_p", "out_p"))
 

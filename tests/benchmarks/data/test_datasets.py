@@ -9,8 +9,7 @@ from support import public_files as made
 from support.public_files import SMALL_SETTINGS
 from torch.utils.data import DataLoader
 
-from benchmarks.data import load_splits
-from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED
+from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED, load_splits
 from benchmarks.data.store import cached_file
 
 

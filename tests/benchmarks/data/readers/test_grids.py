@@ -9,10 +9,11 @@ import torch
 from support import public_files as made
 from torch.utils.data import DataLoader
 
-from benchmarks.data import OperatorDataset, load_splits
+from benchmarks.data.datasets import load_splits
 from benchmarks.data.items import darcy_item
 from benchmarks.data.readers import grids
 from benchmarks.data.readers.open_files import open_files
+from benchmarks.data.splits import OperatorDataset
 
 
 @pytest.mark.parametrize("version", [5, 73])
