@@ -16,6 +16,7 @@ from benchmarks.data.datasets import (
     GeneratedDataSet,
 )
 from benchmarks.data.generators.signed_distance import UNIT_CUBE
+from benchmarks.data.readers.formats import PROTOCOL
 from benchmarks.data.readers.open_files import open_files
 from benchmarks.data.splits import OperatorDataset, Source
 from benchmarks.data.store import (
@@ -36,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, data in DATA_SETS.items():
         if isinstance(data, GeneratedDataSet):
-            n_train, n_test = data.sizes
+            n_train, n_test = PROTOCOL[name]
             sizes = f"{n_train} for training and {n_test} for tests"
             own = names.add_parser(name, help=f"the paper has {sizes}")
-            _add_generator(own, data)
+            _add_generator(own, data, n_test)
         else:
             own = names.add_parser(name, help="read from --files only")
         own.add_argument(
@@ -67,12 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_generator(parser: argparse.ArgumentParser, data: GeneratedDataSet) -> None:
+def _add_generator(
+    parser: argparse.ArgumentParser, data: GeneratedDataSet, n_test: int
+) -> None:
     parser.add_argument("--seed", type=int, help="of the first sample (0)")
     parser.add_argument(
         "--test",
         action="store_true",
-        help=f"the samples for tests: {data.sizes[1]} from seed {FIRST_TEST_SEED} on",
+        help=f"the samples for tests: {n_test} from seed {FIRST_TEST_SEED} on",
     )
     parser.add_argument("--out", type=Path, help="HDF5 file (one in the cache)")
     parser.add_argument("--workers", type=int, help="processes (one per processor)")
@@ -134,7 +137,7 @@ def _make(
         for key, value in given.items()
         if value is not None
     }
-    n_samples = data.sizes[args.test] if args.n is None else args.n
+    n_samples = PROTOCOL[args.name][args.test] if args.n is None else args.n
     first_seed = FIRST_TEST_SEED if args.test else args.seed or 0
     start = time.perf_counter()
     path = cached_file(

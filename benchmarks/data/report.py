@@ -64,7 +64,7 @@ def measure(
         start = time.perf_counter()
         path = cached_file(
             *(data.make, data.recipe, n, 0, SMOKE[name] if args.smoke else {}),
-            cache_dir=folder,
+            cache_dir=Path(folder),
             workers=workers,
         )
         seconds = time.perf_counter() - start

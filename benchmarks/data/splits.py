@@ -109,13 +109,8 @@ class FieldProcessor(DataProcessor):
     As neuraloperator's ``DefaultDataProcessor``, for any keywords of the model: the
     loss compares scaled fields in training and unscaled ones in evaluation.
 
-    Parameters
-    ----------
-    normalizers : mapping
-        By key; ``y`` is the target's.
-    single : sequence of str
-        Keys whose batch axis, of length 1, is removed: the geometry of
-        neuraloperator's graph models has none.
+    ``single`` has the keys whose batch axis, of length 1, is removed: the geometry of
+    neuraloperator's graph models has none.
     """
 
     def __init__(

@@ -68,17 +68,8 @@ def ahmed_mesh(
     The other edges, sharp on the real body, have a radius of 40 mm; along the sides it
     grows to that of the front. The upper end of the slant is rounded as well.
 
-    Parameters
-    ----------
-    parameters : mapping
-        ``length``, ``width``, ``height``, ``clearance`` and ``radius`` in millimetres
-        and the angle ``slant`` in degrees.
-    cells : three integers
-        Cells of the grid along length, width and height.
-
-    Returns
-    -------
-    vertices, triangles : arrays of shapes (n, 3), in metres, and (2 n - 4, 3)
+    Vertices (n, 3) are in metres; there are 2 n - 4 triangles. ``cells`` counts the
+    cells of the grid along length, width and height.
     """
     length, width, height, clearance, radius = (
         parameters[name] / 1000

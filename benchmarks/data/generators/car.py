@@ -62,10 +62,6 @@ def car_mesh(
         superellipsoid, 2 for an ellipsoid and large for a box.
     cells : three integers
         Cells of the grid along length, width and height.
-
-    Returns
-    -------
-    vertices, triangles : arrays of shapes (n, 3) and (2 n - 4, 3)
     """
     p = parameters
     box, triangles = box_surface(cells)

@@ -105,24 +105,9 @@ def darcy_fields(
 ) -> tuple[Array32, Array32]:
     """Generate or read permeability and pressure of random Darcy problems.
 
-    Parameters
-    ----------
-    n_samples : int
-        Number of samples.
-    size : int, default 241
-        Nodes per axis, boundary included, at which the problem is solved.
-    stride : int, default 1
-        Keep every ``stride``-th node; must divide ``size - 1``.
-    first_seed : int, default 0
-        Seed of the first sample; the others follow by one.
-    **storage
-        ``cache_dir``, ``workers`` and ``progress`` of
-        :func:`~benchmarks.data.store.cached_file`.
-
-    Returns
-    -------
-    coeff, sol : float32 arrays of shape (n_samples, points, points)
-        With ``points = (size - 1) // stride + 1``.
+    The problem is solved on ``size`` nodes per axis, boundary included. Every
+    ``stride``-th node is kept. ``storage`` has ``cache_dir`` and ``workers`` of
+    :func:`~benchmarks.data.store.cached_file`. Both arrays are float32.
     """
     check_stride(size, stride)
     settings = {"size": size}

@@ -1,7 +1,7 @@
 """Triangle meshes in PLY files: text, and binary of either byte order."""
 
-import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -38,17 +38,14 @@ class _UnsupportedError(Exception):
     """The file is valid, but its content is not supported."""
 
 
-def read_ply(
-    path: str | os.PathLike[str],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def read_ply(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Read vertices (n, 3) and triangles (m, 3) of a mesh.
 
     Other properties of vertices and faces, and other elements, are skipped. All faces
     must be triangles.
     """
-    path = existing(path)
     try:
-        tables = _read_elements(path.read_bytes())
+        tables = _read_elements(existing(path).read_bytes())
         vertices = np.stack([tables["vertex"][axis] for axis in "xyz"], axis=1)
         triangles = tables["face"]["corners"].astype(np.int64)
     except _UnsupportedError as error:

@@ -14,7 +14,7 @@ from benchmarks.data.store import cached_file
 
 
 def small_splits(name, tmp_path, **options):
-    settings = {"n_train": 3, "n_test": 2, "workers": 1, "progress": False}
+    settings = {"n_train": 3, "n_test": 2, "workers": 1}
     return load_splits(
         name, cache_dir=tmp_path, **SMALL_SETTINGS[name] | settings | options
     )
@@ -138,7 +138,6 @@ def test_generated_files_can_be_read_again(name, tmp_path):
         *(generator.make, generator.recipe, 3, 0, SMALL_SETTINGS[name]),
         path=path,
         workers=1,
-        progress=False,
     )
     splits = load_splits(name, files=path, n_train=2, n_test=1)
     assert (len(splits.train), len(splits.test)) == (2, 1)

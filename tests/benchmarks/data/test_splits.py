@@ -31,7 +31,7 @@ def item(sample):
 
 @pytest.fixture
 def path(tmp_path):
-    return generate(tmp_path / "a.h5", RECIPE, make, 7, workers=1, progress=False)
+    return generate(tmp_path / "a.h5", RECIPE, make, 7, workers=1)
 
 
 def stacked(dataset, key):

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.data.generators.darcy import darcy_fields, permeability, solve_darcy
 
-SMALL = {"size": 9, "workers": 1, "progress": False}
+SMALL = {"size": 9, "workers": 1}
 
 
 def manufactured_error(size: int) -> float:
@@ -49,7 +49,7 @@ def test_permeability_statistics():
 
 def test_pressure_statistics_are_those_of_the_public_data(tmp_path):
     _, sol = darcy_fields(
-        60, size=61, workers=1, cache_dir=tmp_path, progress=False
+        60, size=61, workers=1, cache_dir=tmp_path
     )  # a coarser grid than the public 241^2, hence the tolerance
     assert abs(sol.mean() - 5.746e-3) < 0.5e-3
     assert abs(sol.std() - 3.884e-3) < 0.5e-3
@@ -76,20 +76,18 @@ def test_stride_keeps_every_nth_node(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argument", "value", "error"),
+    ("argument", "value"),
     [
-        ("n_samples", 0, ValueError),
-        ("n_samples", 2.0, TypeError),
-        ("n_samples", True, TypeError),
-        ("size", 3, ValueError),
-        ("stride", 0, ValueError),
-        ("stride", 3, ValueError),
-        ("first_seed", -1, ValueError),
-        ("workers", 0, ValueError),
+        ("n_samples", 0),
+        ("size", 3),
+        ("stride", 0),
+        ("stride", 3),
+        ("first_seed", -1),
+        ("workers", 0),
     ],
 )
-def test_bad_arguments_are_named(tmp_path, argument, value, error):
+def test_bad_arguments_are_named(tmp_path, argument, value):
     arguments = SMALL | {"n_samples": 1, "cache_dir": tmp_path, argument: value}
-    with pytest.raises(error, match=rf"{argument} \(={value}\)"):
+    with pytest.raises(ValueError, match=rf"{argument} \(={value}\)"):
         darcy_fields(**arguments)
     assert not list(tmp_path.iterdir())
