@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -78,26 +79,16 @@ METHODS: Mapping[str, Callable[[int], list[Phase]]] = {
     "deterministic": deterministic,
     "Bayesian, warm start": warm_started,
 }
-COLUMNS = {
-    "method": "Method",
-    "relative_l2_in_1e-2": "Test RL2 (10⁻²)",
-    "coverage_90": "Coverage at 90 %",
-    "width_90": "Width at 90 % (10⁻³)",
-    "nll": "NLL",
-    "error_std_correlation": "Rank corr. of error and std",
-    "neighbour_correlation": "Corr. of neighbours",
-    "epistemic_share": "Epistemic share",
-    "posterior_scale": "Posterior scale",
-}
-DIGITS = {
-    "relative_l2_in_1e-2": 2,
-    "coverage_90": 3,
-    "width_90": 3,
-    "nll": 3,
-    "error_std_correlation": 2,
-    "neighbour_correlation": 2,
-    "epistemic_share": 2,
-    "posterior_scale": 4,
+#: Titles and digits of the measures.
+MEASURES = {
+    "relative_l2_in_1e-2": ("Test RL2 (10⁻²)", 2),
+    "coverage_90": ("Coverage at 90 %", 3),
+    "width_90": ("Width at 90 % (10⁻³)", 3),
+    "nll": ("NLL", 3),
+    "error_std_correlation": ("Rank corr. of error and std", 2),
+    "neighbour_correlation": ("Corr. of neighbours", 2),
+    "epistemic_share": ("Epistemic share", 2),
+    "posterior_scale": ("Posterior scale", 4),
 }
 
 
@@ -179,16 +170,10 @@ def add(path: Path, row: dict[str, str]) -> None:
 
 
 def row_of(
-    method: str,
-    size: Size,
-    training: loop.Run,
-    predictive: Predictive,
-    truth: Tensor,
+    method: str, size: Size, training: loop.Run, predictive: Predictive, truth: Tensor
 ) -> dict[str, str]:
     """Return a line of ``calibration.csv``."""
-    operator = training.model
-    if not isinstance(operator, VariationalOperator):
-        raise TypeError(f"expected a VariationalOperator, got {type(operator)}")
+    operator = cast(VariationalOperator, training.model)
     scales = torch.cat([layer.posterior_scale_tril for layer in operator.layers])
     values = evaluate(predictive, truth) | {
         "posterior_scale": scales.square().sum(1).sqrt().mean().item(),
@@ -196,7 +181,9 @@ def row_of(
     return {
         "method": method,
         "seed": str(training.seed),
-        **{name: f"{values[name]:.{digits}f}" for name, digits in DIGITS.items()},
+        **{
+            name: f"{values[name]:.{digits}f}" for name, (_, digits) in MEASURES.items()
+        },
         "ln_noise_variance": f"{operator.raw_noise.item():.3f}",
         "train": str(size.n_train),
         "test": str(size.n_test),
@@ -255,7 +242,7 @@ def show(rows: list[dict[str, str]]) -> str:
         if not own:
             continue
         cells = {"method": method}
-        for name, digits in DIGITS.items():
+        for name, (_, digits) in MEASURES.items():
             values = [float(row[name]) for row in own]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             cells[name] = f"{statistics.mean(values):.{digits}f} ± {spread:.{digits}f}"
@@ -266,7 +253,10 @@ def show(rows: list[dict[str, str]]) -> str:
         "standard deviation of {n} seeds; {cpu}, {threads} threads, torch {torch}, "
         "{date}."
     ).format(n=len({row["seed"] for row in rows}), **rows[0])
-    return f"{tables.markdown_table(means, COLUMNS)}\n\n{note}"
+    columns = {"method": "Method"} | {
+        name: title for name, (title, _) in MEASURES.items()
+    }
+    return f"{tables.markdown_table(means, columns)}\n\n{note}"
 
 
 def _key(row: dict[str, str]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from neuralop.models import FNO
@@ -79,9 +79,7 @@ def even_padded_size(points: int) -> int:
 
 def predict_fields(training: Run, n_samples: int) -> tuple[Predictive, Tensor]:
     """Return prediction and truth of all test fields, in units of the data."""
-    model = training.model
-    if not isinstance(model, VariationalOperator):
-        raise TypeError(f"expected a VariationalOperator, got {type(model)}")
+    model = cast(VariationalOperator, training.model)
     inputs, truth = training.test.batch(range(len(training.test)))
     generator = torch.Generator(training.fabric.device).manual_seed(training.seed)
     found = model.predict(inputs["x"], n_samples=n_samples, generator=generator)

@@ -122,14 +122,11 @@ def run(args: argparse.Namespace) -> None:
     tables.write_csv(csv, rows)
     # Test sample 0, whatever it looks like.
     sample = splits.test[0]
-    save_picture(
-        picture,
-        *(sample["x"][0].numpy(), sample["y"][0].numpy(), predictions),
-        *(
-            uncertain.std[0, 0].cpu().numpy(),
-            uncertain.epistemic_std[0, 0].cpu().numpy(),
-        ),
+    spreads = (
+        std[0, 0].cpu().numpy() for std in (uncertain.std, uncertain.epistemic_std)
     )
+    fields = (sample["x"][0].numpy(), sample["y"][0].numpy())
+    save_picture(picture, *fields, predictions, *spreads)
     if folder:
         shutil.rmtree(folder)
     print(f"written: {csv}\n         {picture}")
@@ -139,15 +136,15 @@ def run(args: argparse.Namespace) -> None:
 
 def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:
     """Return the relative L2 error for a plain model, the ELBO for a Bayesian one."""
-    identity = {"model": name, "epochs": str(epochs)}
-    if name != "Bayesian":
-        return Recipe(name, build, [Phase(0, epochs, RATE)], BATCH, identity=identity)
-    phase = Phase(0, epochs, RATE, "elbo", 10 * RATE)
 
-    def bayesian() -> VariationalOperator:
+    def bayesian() -> nn.Module:
         return VariationalOperator(build())
 
-    return Recipe(name, bayesian, [phase], BATCH, identity=identity)
+    phase, make = Phase(0, epochs, RATE), build
+    if name == "Bayesian":
+        phase, make = Phase(0, epochs, RATE, "elbo", 10 * RATE), bayesian
+    identity = {"model": name, "epochs": str(epochs)}
+    return Recipe(name, make, [phase], BATCH, identity=identity)
 
 
 def compare(
@@ -199,11 +196,10 @@ def compare(
 
 def show(rows: list[dict[str, str]]) -> str:
     """Return the table, and a line that says how it was made."""
-    first = rows[0]
     note = (
         "{train} training and {test} test fields on {grid} x {grid} points, padded to "
         "{padded_grid} x {padded_grid}, {epochs} epochs, batch {batch}, width {width}, "
         "{modes} modes, {layers} layers, seed {seed}; {cpu}, {threads} threads, torch "
         "{torch}, {date}."
-    ).format(**first)
+    ).format(**rows[0])
     return f"{tables.markdown_table(rows, COLUMNS)}\n\n{note}"

@@ -42,13 +42,14 @@ def describe() -> Record:
 def commit() -> str:
     """Return the commit that is checked out, with a plus if files have changed."""
     found = []
-    for words in (
-        ["rev-parse", "--short=10", "HEAD"],
-        ["status", "--porcelain", "-uno"],
-    ):
+    for words in ("rev-parse --short=10 HEAD", "status --porcelain -uno"):
         try:
             done = subprocess.run(
-                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+                ["git", *words.split()],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
             )
         except (OSError, subprocess.CalledProcessError):
             return ""
@@ -95,23 +96,10 @@ def missing(path: Path, keys: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]
 
 
 def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
-    """Insert results into the file.
+    """Insert results into the file; with ``again`` they may replace others.
 
     Processes wait for each other. A reader sees all of the new results or none.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    records : sequence of dict
-        With all columns.
-    again : bool, default False
-        Whether they may replace others with the same key.
     """
-    for record in records:
-        if set(record) != set(COLUMNS):
-            wrong = sorted(set(record) ^ set(COLUMNS))
-            raise ValueError(f"a result has other columns than {path}: {wrong}")
     with locked(path):
         rows = {key_of(row): row for row in read(path)}
         new = {key_of(record): record for record in records}
@@ -121,14 +109,7 @@ def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
                 f"{path} has {', '.join(taken[0])} already; give --again to replace it"
             )
         both = sorted((rows | new).values(), key=_place)
-        ordered = [{name: row[name] for name in COLUMNS} for row in both]
-        try:
-            write_csv(path, ordered)
-        except OSError as error:
-            raise ValueError(
-                f"{path} could not be written: {error}. It is as it was before; make "
-                "room and run the command again, finished epochs are kept"
-            ) from error
+        write_csv(path, [{name: row[name] for name in COLUMNS} for row in both])
 
 
 def _place(row: Mapping[str, str]) -> tuple[object, ...]:

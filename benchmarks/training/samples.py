@@ -21,16 +21,8 @@ def load_splits(
 ) -> Splits:
     """Load the data of an experiment and check that its models can take them.
 
-    Samples that are held out for choosing settings replace the test samples.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Tells which data, and how many.
-    cache : Path, optional
-        Directory of generated samples, by default that of the project.
-    files : Path, optional
-        Public file or folder to read instead.
+    Samples that are held out for choosing settings replace the test samples. ``files``
+    is a public file or folder to read instead of generated samples.
     """
     preset = experiment.settings
     settings = dict(preset.data)
@@ -68,16 +60,8 @@ def load_splits(
 class Samples:
     """Samples in memory, in batches that are scaled and on a device.
 
-    Parameters
-    ----------
-    dataset : OperatorDataset
-        Read once. Equal tensors, such as the points of a grid, are kept once.
-    splits : Splits
-        Provides the normalisers.
-    device : torch.device
-        Device of the batches.
-    scaled : bool
-        Whether targets are scaled, as for a training loss, or in units of the data.
+    Equal tensors, such as the points of a grid, are kept once. Targets are ``scaled``,
+    as for a training loss, or in units of the data.
     """
 
     def __init__(

@@ -52,8 +52,6 @@ def test_items_are_those_of_the_file(path):
 
 def test_fewer_samples_of_a_file(path):
     assert len(StoredSamples(path, 3)) == 3
-    with pytest.raises(ValueError, match=r"a\.h5 has 7 .* than n_samples \(=8\)"):
-        StoredSamples(path, 8)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
