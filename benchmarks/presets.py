@@ -227,6 +227,12 @@ def _varied(axis: str, value: int) -> dict[str, Any]:
     return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
 
 
+_VARIED = {
+    f"{axis}-{value}": {"darcy": _varied(axis, value)}
+    for axis, values in ABLATION.items()
+    for value in values
+}
+
 #: Short enough for many kinds of kernels with several seeds.
 _SHORT: Changes = {
     "darcy": {
@@ -247,13 +253,9 @@ VARIANTS: Mapping[str, Changes] = {
         "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
     },
     "longer": {"car": {"epochs": _SMALL_BODY["bayesian_epochs"]}},
-    **{
-        f"{axis}-{value}": {"darcy": _varied(axis, value)}
-        for axis, values in ABLATION.items()
-        for value in values
-    },
+    **_VARIED,
 }
-VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
+VARIED = list(_VARIED)
 
 #: Settings of the command ``tune``, with their fields and types.
 TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {

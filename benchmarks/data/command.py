@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.data import report
+from benchmarks.data import report, store
 from benchmarks.data.arguments import keywords
 from benchmarks.data.datasets import (
     DATA_SETS,
@@ -19,13 +19,6 @@ from benchmarks.data.generators.signed_distance import UNIT_CUBE
 from benchmarks.data.readers.formats import PROTOCOL
 from benchmarks.data.readers.open_files import open_files
 from benchmarks.data.splits import OperatorDataset, Source
-from benchmarks.data.store import (
-    StoredSamples,
-    cached_file,
-    count_samples,
-    open_samples,
-    recipe_of,
-)
 
 N_SHOWN = 4
 
@@ -127,7 +120,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
 
 def _make(
     args: argparse.Namespace, data: GeneratedDataSet
-) -> tuple[StoredSamples, dict[str, Any]]:
+) -> tuple[store.StoredSamples, dict[str, Any]]:
     """Make the missing samples, and list the arrays."""
     if args.test and args.seed is not None:
         raise ValueError("--test has seeds of its own: leave out --seed")
@@ -140,22 +133,22 @@ def _make(
     n_samples = PROTOCOL[args.name][args.test] if args.n is None else args.n
     first_seed = FIRST_TEST_SEED if args.test else args.seed or 0
     start = time.perf_counter()
-    path = cached_file(
+    path = store.cached_file(
         *(data.make, data.recipe, n_samples, first_seed, settings),
         path=args.out,
         workers=args.workers,
     )
     seconds = time.perf_counter() - start
-    held = count_samples(path)
+    held = store.count_samples(path)
     more = f" of {held} in the file" if held > n_samples else ""
     print(f"{path}: {n_samples} samples{more} ({seconds:.1f} s)")
-    with open_samples(path) as file:
+    with store.open_samples(path) as file:
         for name, array in file.items():
             print(f"  {name:<12}{array.dtype!s:<9}{array.shape[1:]}")
-        recipe = recipe_of(file)
+        recipe = store.recipe_of(file)
     if "limits" in recipe:
         print(f"limits: {recipe['limits']}")
-    return StoredSamples(path, n_samples), recipe
+    return store.StoredSamples(path, n_samples), recipe
 
 
 def _read(args: argparse.Namespace, data: DataSet) -> Source:

@@ -76,6 +76,7 @@ def load_splits(
     files: Path | None = None,
     cache_dir: Path | None = None,
     workers: int | None = None,
+    first_test_seed: int = FIRST_TEST_SEED,
     **settings: Any,
 ) -> Splits:
     """Read or generate training and test samples of a data set.
@@ -116,7 +117,7 @@ def load_splits(
         )
         for count, first_seed in (
             (usual[0] if n_train is None else n_train, 0),
-            (usual[1] if n_test is None else n_test, FIRST_TEST_SEED),
+            (usual[1] if n_test is None else n_test, first_test_seed),
         )
     )
     return Splits(train, test, chosen.channel_axis, chosen.single)

@@ -17,17 +17,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from benchmarks import environment, tables
+from benchmarks import environment, options, tables
 from benchmarks.data.splits import Splits
 from benchmarks.files import atomic_path
 from benchmarks.models import NO_SCALE
-from benchmarks.options import (
-    add_again,
-    add_machine,
-    add_smoke,
-    check_place,
-    check_positive,
-)
 from benchmarks.studies.darcy import load_fields, padded_fno, predict_fields
 from benchmarks.studies.demo import BATCH, N_DRAWS, RATE
 from benchmarks.training import loop
@@ -101,9 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the weights (0 1 2)"
     )
     parser.add_argument("--out", type=Path, help="directory for all files")
-    add_machine(parser)
-    add_again(parser)
-    add_smoke(parser)
+    options.add_machine(parser)
+    options.add_again(parser)
+    options.add_smoke(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -111,8 +104,8 @@ def run(args: argparse.Namespace) -> None:
 
     An interrupted run resumes.
     """
-    check_positive(args, "threads")
-    check_place(args, "smoke")
+    options.check_positive(args, "threads")
+    options.check_place(args, "smoke")
     check_device(args.device)
     size = SMOKE if args.smoke else FULL
     path = args.out / CSV.name if args.out else CSV

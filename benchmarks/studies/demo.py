@@ -21,12 +21,7 @@ from benchmarks import environment, tables
 from benchmarks.experiments import WEIGHT_DECAY
 from benchmarks.memory import megabytes_kept_for_backward
 from benchmarks.options import add_machine, add_smoke, check_positive
-from benchmarks.studies.darcy import (
-    even_padded_size,
-    load_fields,
-    padded_fno,
-    predict_fields,
-)
+from benchmarks.studies import darcy
 from benchmarks.studies.demo_picture import Array, save_picture
 from benchmarks.training import loop
 from benchmarks.training.devices import check_device, launch
@@ -98,7 +93,9 @@ def run(args: argparse.Namespace) -> None:
     epochs = args.epochs or (2 if smoke else 30)
     stride = args.stride or (1 if smoke else 8)
     n_test, size, width = (2, 17, 8) if smoke else (64, 241, 32)
-    splits = load_fields(n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache)
+    splits = darcy.load_fields(
+        n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache
+    )
 
     out = args.out or (None if smoke else tables.OUTPUT)
     # Where an interrupted run resumes from.
@@ -108,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     runs = {}
     for name, build in MODELS.items():
         recipe = recipe_of(
-            name, partial(padded_fno, points, width, MODES, build), epochs
+            name, partial(darcy.padded_fno, points, width, MODES, build), epochs
         )
         own = folder / name if folder else None
         runs[name] = loop.Run(fabric, recipe, splits, SEED, own)
@@ -157,7 +154,7 @@ def compare(
         model, log = training.model, training.log
         error, coverage = log[-1]["relative_l2"], ""
         if isinstance(model, VariationalOperator):
-            uncertain, target = predict_fields(training, N_DRAWS)
+            uncertain, target = darcy.predict_fields(training, N_DRAWS)
             found = metrics.evaluate(uncertain, target, per_field=True)
             error = found["relative_l2"].mean().item()
             coverage = f"{100 * found['coverage_90'].mean().item():.1f} %"
@@ -179,7 +176,7 @@ def compare(
                 "train": str(len(training.train)),
                 "test": str(len(training.test)),
                 "grid": str(points),
-                "padded_grid": str(even_padded_size(points)),
+                "padded_grid": str(darcy.even_padded_size(points)),
                 "width": str(width),
                 "modes": str(MODES),
                 "layers": "4",

@@ -22,12 +22,7 @@ from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
-from dinozaur_no.plots import (
-    plot_covariances,
-    plot_posteriors,
-    plot_samples,
-    plot_times,
-)
+from dinozaur_no import plots
 
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
 SHOWN = 0  # test sample in the figures of a body
@@ -75,9 +70,9 @@ def ablation(args: argparse.Namespace) -> Figure:
     for column, (axis, values) in zip(grid.T, ABLATION.items(), strict=True):
         for model, (name, colour) in MODELS.items():
             runs = {
-                value: own
+                value: group
                 for value in values
-                if (own := [r for r in found if _is(r, model, f"{axis}-{value}")])
+                if (group := [r for r in found if _is(r, model, f"{axis}-{value}")])
             }
             if not runs:
                 raise ValueError("no results yet. Run python -m benchmarks ablation")
@@ -142,7 +137,7 @@ def body(args: argparse.Namespace) -> Figure:
     points = roof(sample["vertices"])
     along = sample["vertices"][points, 0]
     truth = torch.from_numpy(sample["pressure"])[None, :, None]
-    figure: Figure = plot_samples(
+    figure: Figure = plots.plot_samples(
         *(predictive, truth),
         points=points.tolist(),
         coordinates=along.tolist(),
@@ -206,9 +201,9 @@ def roof(vertices: Any) -> Any:
 
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
     "ablation": ablation,
-    "times": partial(of_layers, plot_times, ("darcy", "dinozaur")),
-    "posteriors": partial(of_layers, plot_posteriors, BAYESIAN_CAR),
-    "covariances": partial(of_layers, plot_covariances, BAYESIAN_CAR),
+    "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),
+    "posteriors": partial(of_layers, plots.plot_posteriors, BAYESIAN_CAR),
+    "covariances": partial(of_layers, plots.plot_covariances, BAYESIAN_CAR),
     "body": body,
     "body_std": body_std,
 }

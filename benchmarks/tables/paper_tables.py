@@ -248,8 +248,7 @@ def note(groups: Sequence[list[Record]]) -> str:
 
     def all_of(key: str) -> str:
         values = {record[key] for record in found}
-        ordered = sorted(values, key=lambda v: (float(v) if _is_number(v) else 0.0, v))
-        return " or ".join(ordered)
+        return " or ".join(sorted(values, key=lambda v: (len(v), v)))  # 8 before 16
 
     seeds = sorted({len(group) for group in groups if group})
     many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
@@ -263,7 +262,3 @@ def note(groups: Sequence[list[Record]]) -> str:
         f"torch {all_of('torch')}, neuraloperator {all_of('neuraloperator')}, "
         f"{all_of('date')}."
     )
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()

@@ -150,8 +150,7 @@ class Run:
         inputs, target = self.test.batch(indices)
         with self.fabric.autocast():
             output = self.model(**inputs)
-        output, _ = self.test.processor.postprocess(output.float(), {})
-        return output, target
+        return self.test.processor.postprocess(output.float()), target
 
     def _train_epoch(self, epoch: int, bar: "tqdm[None]") -> float:
         fabric, recipe = self.fabric, self.recipe

@@ -74,7 +74,7 @@ class Samples:
         items = [dataset[index] for index in range(len(dataset))]
         first = items[0]
         self.items: list[Item] = [
-            {k: first[k] if _same(v, first[k]) else v for k, v in item.items()}
+            {k: first[k] if torch.equal(v, first[k]) else v for k, v in item.items()}
             for item in items
         ]
         self.processor = splits.processor().to(device)
@@ -96,7 +96,3 @@ class Samples:
         for part in torch.arange(len(self)).split(size):
             inputs, target = self.batch(part.tolist())
             yield {**inputs, "y": target}
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a, b)

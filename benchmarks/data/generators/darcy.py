@@ -19,10 +19,8 @@ from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 
 from benchmarks.data.arguments import at_least
-from benchmarks.data.store import cached_file, open_samples
 
 Array = NDArray[np.float64]
-Array32 = NDArray[np.float32]
 
 HIGH, LOW = 12.0, 3.0
 ALPHA, TAU = 2.0, 3.0
@@ -93,28 +91,6 @@ def recipe(*, size: int = 241) -> dict[str, Any]:
     at_least(4, size=size)
     values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
     return {"name": "darcy", "version": VERSION, "size": size} | values
-
-
-def darcy_fields(
-    n_samples: int,
-    *,
-    size: int = 241,
-    stride: int = 1,
-    first_seed: int = 0,
-    **storage: Any,
-) -> tuple[Array32, Array32]:
-    """Generate or read permeability and pressure of random Darcy problems.
-
-    The problem is solved on ``size`` nodes per axis, boundary included. Every
-    ``stride``-th node is kept. ``storage`` has ``cache_dir`` and ``workers`` of
-    :func:`~benchmarks.data.store.cached_file`. Both arrays are float32.
-    """
-    check_stride(size, stride)
-    settings = {"size": size}
-    path = cached_file(make_samples, recipe, n_samples, first_seed, settings, **storage)
-    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
-    with open_samples(path) as file:
-        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
 
 
 def check_stride(size: int, stride: int) -> None:

@@ -108,8 +108,16 @@ def open_files(
                 "another size"
             )
         sizes.append(len(source) if size is None else size)
-    n_train, n_test = sizes
-    return PublicFiles(*sources, *_indices(*sources, n_train, n_test), format)
+    (train, test), (n_train, n_test) = sources, sizes
+    indices = range(n_test)
+    if train is test:  # the last samples of the same file
+        if n_train + n_test > len(train):
+            raise ValueError(
+                f"{train} has {len(train)} samples, fewer than n_train (={n_train}) "
+                f"and n_test (={n_test}) together: they would overlap; give other sizes"
+            )
+        indices = range(len(train) - n_test, len(train))
+    return PublicFiles(train, test, range(n_train), indices, format)
 
 
 def _recognise(name: str, path: Path) -> str:
@@ -121,17 +129,3 @@ def _recognise(name: str, path: Path) -> str:
             f"fits); expected for {name!r}: {marks}. Give the file, or its format"
         )
     return found[0]
-
-
-def _indices(
-    train: Source, test: Source, n_train: int, n_test: int
-) -> tuple[range, range]:
-    """Take the first samples for training; for the test the last of the same file."""
-    if train is not test:
-        return range(n_train), range(n_test)
-    if n_train + n_test > len(train):
-        raise ValueError(
-            f"{train} has {len(train)} samples, fewer than n_train (={n_train}) and "
-            f"n_test (={n_test}) together: they would overlap; give other sizes"
-        )
-    return range(n_train), range(len(train) - n_test, len(train))

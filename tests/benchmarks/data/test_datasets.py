@@ -1,13 +1,10 @@
 """The data sets by name: generated or read, with items that models take."""
 
-import numpy as np
 import pytest
 import torch
 from neuralop.models import FNO, FNOGNO
-from neuralop.training import Trainer
 from support import public_files as made
 from support.public_files import SMALL_SETTINGS
-from torch.utils.data import DataLoader
 
 from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED, load_splits
 from benchmarks.data.store import cached_file
@@ -83,28 +80,6 @@ def test_files_of_other_settings_have_other_names(tmp_path):
         for size in (9, 11)
         for seed in (0, FIRST_TEST_SEED)
     }
-
-
-@pytest.mark.parametrize("name", GENERATED)
-def test_trainer_of_neuraloperator_takes_the_splits(name, tmp_path, capsys):
-    splits = small_splits(name, tmp_path)
-    train = DataLoader(splits.train, batch_size=1)
-    trainer = Trainer(
-        model=small_model(splits.train[0]),
-        n_epochs=1,
-        data_processor=splits.processor(),
-        verbose=False,
-    )
-    optimizer = torch.optim.AdamW(trainer.model.parameters())
-    losses = trainer.train(
-        train,
-        {"test": DataLoader(splits.test, batch_size=1)},
-        optimizer,
-        torch.optim.lr_scheduler.ConstantLR(optimizer),
-        training_loss=lambda out, y, **_: (out - y).square().mean(),
-        eval_losses={"mse": lambda out, y, **_: (out - y).square().mean()},
-    )
-    assert np.isfinite(float(losses["test_mse"]))
 
 
 def test_no_samples_are_refused(tmp_path):
