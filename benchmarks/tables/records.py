@@ -44,16 +44,12 @@ def commit() -> str:
     found = []
     for words in ("rev-parse --short=10 HEAD", "status --porcelain -uno"):
         try:
-            done = subprocess.run(
-                ["git", *words.split()],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=True,
+            done = subprocess.check_output(
+                ["git", *words.split()], cwd=ROOT, text=True, stderr=subprocess.DEVNULL
             )
         except (OSError, subprocess.CalledProcessError):
             return ""
-        found.append(done.stdout.strip())
+        found.append(done.strip())
     # Results are added while the next ones are computed; they change no number.
     changes = [
         line for line in found[1].splitlines() if "benchmarks/results/" not in line

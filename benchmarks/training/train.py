@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     experiment = find_experiment(
         args.dataset, args.model, args.uncertainty, args.preset
     )
-    if train_experiment(experiment, args.seed, args) is None:
+    if not train_experiment(experiment, args.seed, args):
         raise ValueError(
             f"another process is training {experiment.trained_as} with seed {args.seed}"
         )
@@ -119,13 +119,10 @@ def directory_of(experiment: Experiment, seed: int, out: Path | None = None) -> 
 
 def train_experiment(
     experiment: Experiment, seed: int, args: argparse.Namespace
-) -> bool | None:
+) -> bool:
     """Train and evaluate an experiment with one seed, unless its results are there.
 
-    Returns
-    -------
-    bool or None
-        Whether there was something to do; None if another process is training it.
+    Return False if another process is training it.
     """
     path, keys = results_of(args), keys_of(experiment, seed)
     records.commit()  # of the running code, whatever is checked out later
@@ -134,7 +131,7 @@ def train_experiment(
             f"{experiment} {seed}: is in {path}. --again replaces it, --out DIR trains "
             "it separately"
         )
-        return False
+        return True
     directory = directory_of(experiment, seed, args.out)
     fabric = launch(args.device, args.precision)
     if fabric.global_rank > 0:
@@ -142,7 +139,7 @@ def train_experiment(
         return True
     with locked(directory, wait=False) as free:
         if not free:
-            return None
+            return False
         # Another process may have finished it in the meantime.
         if args.again or records.missing(path, keys):
             _train(fabric, experiment, seed, directory, args)

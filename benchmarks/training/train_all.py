@@ -116,7 +116,7 @@ def _one_round(
             continue
         print(f"{number} of {len(jobs)}: {experiment} {seed}", flush=True)
         try:
-            if train.train_experiment(experiment, seed, args) is None:
+            if not train.train_experiment(experiment, seed, args):
                 busy.append((experiment, seed))
         except (ValueError, OSError) as error:  # one that diverges stops no other
             failed[experiment, seed] = str(error)
