@@ -38,8 +38,9 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     gradients flow to :math:`\mu` and L. In evaluation mode they are the posterior
     median :math:`e^\mu`: the layer is then exactly a `DiffusionSpectralConv`, whose
     ``state_dict`` is a part of this one. With ``drift`` the displacements have a
-    Gaussian prior and posterior too, jointly with :math:`\ln \tau`. `VariationalOperator` draws at prediction and
-    adds the noise, the ELBO and the predictive distribution of the whole model.
+    Gaussian prior and posterior too, jointly with :math:`\ln \tau`.
+    `VariationalOperator` draws at prediction and adds the noise, the ELBO and the
+    predictive distribution of the whole model.
 
     Parameters
     ----------

@@ -128,9 +128,7 @@ def test_only_coefficients_are_kept(options):
 def test_gradients_of_a_dense_layer_are_those_of_its_output():
     """GradientSpectralConv is upstream's layer, then features of what it returns."""
     torch.manual_seed(0)
-    layer = GradientSpectralConv(
-        2, 3, (4, 6), extent=(1.0, 2.0), feature_grid="output"
-    )
+    layer = GradientSpectralConv(2, 3, (4, 6), extent=(1.0, 2.0), feature_grid="output")
     x = torch.randn(2, 2, 16, 14)
     v = super(GradientSpectralConv, layer).forward(x)
     spectrum = torch.fft.fftn(v.double(), dim=(-2, -1))
