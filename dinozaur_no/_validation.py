@@ -131,7 +131,10 @@ def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> N
 
 def numbers_of_shape(name: str, value: Any, shape: Sequence[int]) -> Tensor:
     """Return numbers in double precision on the CPU, expanded to a shape."""
-    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} (={value!r}) must be a number or numbers") from error
     try:
         expanded: Tensor = numbers.expand(*shape)
         return expanded

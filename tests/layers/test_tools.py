@@ -125,10 +125,7 @@ def test_export_for_any_batch(conv):
 def test_onnx(whole_model, tmp_path):
     pytest.importorskip("onnxscript", reason="torch exports to ONNX with onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
-    if whole_model:
-        module = small_fno(n_layers=1)
-    else:
-        module = TRANSPORT(2, 3, (4, 4))
+    module = small_fno(n_layers=1) if whole_model else TRANSPORT(2, 3, (4, 4))
     module.eval()
     x = smooth(2, 2, (8, 7))
     program = torch.onnx.export(module, (x,), dynamo=True, verbose=False)
