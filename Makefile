@@ -2,11 +2,15 @@
 #   make demo PYTHON=python3.12     another interpreter (>= 3.10)
 #   make test ARGS="-k darcy -x"    options for the command behind a target
 #   make docs EXAMPLES=1            with the examples run, which takes minutes
+#   make upstream UPSTREAM=path     pull requests in a checkout of neuraloperator
+#   make upstream UPSTREAM=path UNDO=1    takes them out again
 
 PYTHON ?= python3
 WORKERS ?= 2
 EXAMPLES ?= 0
 ARGS ?=
+UPSTREAM ?=
+UNDO ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,10 +25,10 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format benchmark docs clean
+.PHONY: help demo test lint format benchmark docs upstream test-upstream clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: $(STAMP) ## train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture
 	@$(BIN)/python -m benchmarks demo $(ARGS)
@@ -48,6 +52,19 @@ docs: $(DOCS_STAMP) ## build the site into docs/_build/html, with warnings as er
 	@EXAMPLES=$(EXAMPLES) $(ONE_THREAD) $(BIN)/python -m sphinx -q -W -n --keep-going \
 	    -d docs/_build/doctrees $(ARGS) docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+upstream: $(STAMP) ## try the pull requests in UPSTREAM=path/to/neuraloperator
+	@test -n "$(UPSTREAM)" || { echo "make $@ UPSTREAM=path/to/neuraloperator" >&2; exit 1; }
+	@$(ONE_THREAD) $(NO_AMX) $(BIN)/python docs/upstream/apply.py \
+	    $(if $(UNDO),--undo) $(UPSTREAM) $(ARGS)
+
+# Compiled first: a warning of its source would be an error in the tests.
+test-upstream: $(STAMP) ## run the tests against UPSTREAM=path/to/neuraloperator
+	@test -n "$(UPSTREAM)" || { echo "make $@ UPSTREAM=path/to/neuraloperator" >&2; exit 1; }
+	@test -d "$(UPSTREAM)/neuralop" || { echo "$(UPSTREAM) has no neuralop" >&2; exit 1; }
+	@$(BIN)/python -W ignore -m compileall -q "$(UPSTREAM)/neuralop"
+	@PYTHONPATH="$(abspath $(UPSTREAM))" $(ONE_THREAD) $(NO_AMX) $(BIN)/python -m pytest \
+	    -n $(WORKERS) $(ARGS)
 
 clean: ## remove the environment, caches and build products (keeps the Darcy cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \

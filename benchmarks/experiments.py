@@ -9,7 +9,7 @@ Differences between the preset ``paper`` and the paper:
 - Darcy grids are padded from 241 to 272 points instead of 271. The spectral convolution
   of neuraloperator 2.0.0 is exact on even grids only.
 - ``separable``, upstream's diagonal multiplier, is not in the paper. It shows what the
-  heat kernel adds to a diagonal.
+  heat kernel adds to a diagonal. ``transport``, heat kernels that move, is not either.
 """
 
 import difflib
@@ -82,12 +82,16 @@ MODELS = {
     "separable": Model("Separable (not in the paper)", {"separable": True}),
     "dinozaur_plain": Model("DINOZAUR plain", diffusion={"gradient_features": False}),
     "dinozaur": Model("DINOZAUR", diffusion={}),
+    "transport": Model(
+        "Transport (not in the paper)", diffusion={"kernels": 4, "drift": True}
+    ),
 }
 
 #: The paper's learning rates other than 1e-3; the highest ones of a one-cycle schedule.
 RATES = {
     ("navier_stokes", "dinozaur_plain"): 1e-2,
     ("navier_stokes", "dinozaur"): 1e-2,
+    ("navier_stokes", "transport"): 1e-2,
     ("ahmed", "dinozaur"): 5e-3,
 }
 #: The paper trained these without a schedule and the others with one cycle.

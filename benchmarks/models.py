@@ -214,16 +214,30 @@ def convolution_options(experiment: Experiment) -> dict[str, Any]:
     options = dict(model.options)
     if options.get("rank") == "low":
         options["rank"] = settings.low_rank
-    if model.diffusion is not None and experiment.uncertainty == "bayesian":
+    diffusion = layer_options(experiment)
+    if diffusion is not None and experiment.uncertainty == "bayesian":
         first = {"scale_init": 0.5, "time_init": math.exp(-5)}  # the paper's
         if settings.warm_epochs:
             first = {"scale_init": NO_SCALE}
-        layer = BayesianDiffusionConv.configure(**model.diffusion, **first)
+        layer = BayesianDiffusionConv.configure(**diffusion, **first)
         options["conv_module"] = layer
-    elif model.diffusion is not None:
-        options["conv_module"] = DiffusionSpectralConv.configure(**model.diffusion)
+    elif diffusion is not None:
+        options["conv_module"] = DiffusionSpectralConv.configure(**diffusion)
     if experiment.uncertainty == "dropout":
         options["channel_mlp_dropout"] = DROPOUT
+    return options
+
+
+def layer_options(experiment: Experiment) -> dict[str, Any] | None:
+    """Return the options of diffusion layers, None for other models."""
+    model, settings = MODELS[experiment.model], experiment.settings
+    if model.diffusion is None:
+        return None
+    options = {**model.diffusion, "feature_grid": settings.feature_grid}
+    if settings.kernels in ("rest", "drift"):
+        options |= {"kernels": 1, "drift": settings.kernels == "drift"}
+    elif settings.kernels:
+        options |= {"kernels": int(settings.kernels), "drift": True}
     return options
 
 

@@ -15,7 +15,7 @@ from benchmarks.data import FINE_CELLS
 Schedule = Literal["one-cycle", "schedule-free"]
 
 #: Samples that tuned settings are judged on, the next ones after the training samples.
-HELD_OUT = 16
+HELD_OUT = 32
 #: Settings that the ablation varies one at a time, and their values.
 ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
 
@@ -52,6 +52,12 @@ class Preset:
         Learning rates of some models, instead of ``rate``.
     schedule : str, optional
         Schedule of all models, instead of the paper's.
+    kernels : str
+        Heat kernels of DINOZAUR's layers instead of the model's own: ``"rest"`` for the
+        paper's, ``"drift"`` for one that moves, or a number of kernels of which all but
+        the first move.
+    feature_grid : str
+        Where DINOZAUR's layers form gradient features, ``"modes"`` or ``"output"``.
     initialisation : str
         Weights of pointwise layers: ``"torch"``, the defaults of torch and
         neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
@@ -90,6 +96,8 @@ class Preset:
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
     schedule: Schedule | None = None
+    kernels: str = ""
+    feature_grid: Literal["modes", "output"] = "modes"
     initialisation: Literal["torch", "balanced"] = "torch"
     kl_weight: float | Literal["paper"] = "paper"
     draws: int = 100
@@ -266,8 +274,21 @@ def _varied(axis: str, value: int) -> dict[str, Any]:
     return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
 
 
+#: Short enough for many kinds of kernels with several seeds.
+_SHORT: Changes = {
+    "darcy": {
+        "data": {"size": 241, "stride": 8},
+        "padded": (36, 36),
+        "epochs": 16,
+        "rate": 1e-2,
+        "rates": {"fno": 3e-3},
+    },
+    "navier_stokes": {"epochs": 12, "rate": 1e-2},
+    "car": {"epochs": 4},
+}
 #: Changes to ``small``: other initial weights, other lengths, the ablation.
 VARIANTS: Mapping[str, Changes] = {
+    "short": _SHORT,
     "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
     "equal-epochs": {
         "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
@@ -292,6 +313,8 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "warm-epochs": ("warm_epochs", int),
     "kl-weight": ("kl_weight", lambda text: text if text == "paper" else float(text)),
     "stretch": ("stretch", float),
+    "kernels": ("kernels", str),
+    "feature-grid": ("feature_grid", str),
 }
 
 

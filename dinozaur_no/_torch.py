@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every module has the mode it had."""
+    """Switch to evaluation mode inside; afterwards every module has its former mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -65,10 +65,26 @@ def full_precision(device_type: str) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device that has no double precision."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):
+        return torch.float32
+    return torch.float64
+
+
+def in_double(value: Any) -> Tensor:
+    """Return numbers in double precision, on the CPU: some devices have none."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64, device="cpu")
+
+
 def standard_normal(
     shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Standard normal numbers with device and dtype of ``like``."""
+    """Draw standard normal numbers with device and dtype of ``like``."""
     if generator is not None and generator.device.type != like.device.type:
         raise ValueError(
             f"generator lives on {generator.device} but the model on {like.device}; "

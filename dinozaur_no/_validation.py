@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def one_of(name: str, value: T, choices: Sequence[T]) -> T:
-    """The value, or an error that lists what it may be."""
+    """Return the value, or raise an error that lists the choices."""
     if value not in choices:
         raise ValueError(
             f"{name} (={value!r}) must be one of {', '.join(map(repr, choices))}"
@@ -24,7 +24,7 @@ def one_of(name: str, value: T, choices: Sequence[T]) -> T:
 
 
 def positive_int(name: str, value: Any) -> int:
-    """The value as an int of at least 1, or an error that names it."""
+    """Return the value as an int of at least 1."""
     number = _as_int(name, value)
     if number < 1:
         raise ValueError(f"{name} (={value}) must be at least 1")
@@ -60,7 +60,7 @@ def modes_within(
 
 
 def positive(name: str, value: Any) -> float:
-    """The value as a positive, finite float, or an error that names it."""
+    """Return the value as a positive, finite float."""
     return per_axis(name, value, 1)[0]
 
 

@@ -40,7 +40,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "auto_examples/*.ipynb", "**/*.py.md5"]
+exclude_patterns = ["_build", "upstream", "auto_examples/*.ipynb", "**/*.py.md5"]
 templates_path = ["_templates"]
 
 # Pages are Markdown that a web host of repositories shows as well.

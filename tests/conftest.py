@@ -32,7 +32,9 @@ def run_python(tmp_path: Path) -> Callable[..., str]:
     """
 
     def run(code: str, *arguments: object) -> str:
-        path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
+        # What the caller added, such as a checkout of neuraloperator, stays.
+        added = filter(None, [os.environ.get("PYTHONPATH")])
+        path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", *added)))
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code, *map(str, arguments)],
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

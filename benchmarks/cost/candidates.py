@@ -33,7 +33,11 @@ CONVOLUTIONS: Mapping[str, tuple[Callable[..., nn.Module], Mapping[str, Any]]] =
     "separable": (SpectralConv, {"separable": True}),
     "dinozaur_plain": (DiffusionSpectralConv, {"gradient_features": False}),
     "dinozaur": (DiffusionSpectralConv, {}),
-    "dinozaur_fast": (DiffusionSpectralConv, {"memory": "fast"}),
+    "transport": (DiffusionSpectralConv, {"kernels": 4, "drift": True}),
+    "transport_plain": (
+        DiffusionSpectralConv,
+        {"kernels": 4, "drift": True, "gradient_features": False},
+    ),
 }
 
 

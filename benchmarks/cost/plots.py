@@ -15,7 +15,8 @@ COLOURS = {
     "separable": "#d9c27f",
     "dinozaur_plain": "#7fb7be",
     "dinozaur": "#1f6f78",
-    "dinozaur_fast": "#0b3c49",
+    "transport_plain": "#d98c7a",
+    "transport": "#a23b2a",
     "1x1": "#e3e3e3",
 }
 NAMES = {
@@ -24,7 +25,8 @@ NAMES = {
     "separable": "upstream, separable",
     "dinozaur_plain": "DINOZAUR, no gradients",
     "dinozaur": "DINOZAUR",
-    "dinozaur_fast": 'DINOZAUR, memory="fast"',
+    "transport_plain": "4 moving kernels, no gradients",
+    "transport": "4 moving kernels",
     "1x1": "1x1 convolution",
 }
 TITLES = {

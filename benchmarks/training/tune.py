@@ -52,6 +52,8 @@ def canonical(name: str, text: str) -> str:
     choices = {
         "schedule": ("one-cycle", "schedule-free"),
         "initialisation": ("torch", "balanced"),
+        "feature-grid": ("modes", "output"),
+        "kernels": ("rest", "drift", *map(str, range(1, 17))),
     }
     if name in choices and text not in choices[name]:
         raise ValueError(

@@ -92,7 +92,7 @@ def _keyword_arguments(cls: type) -> set[str]:
 
 
 def _frozen(value: Any) -> Any:
-    """The same value in hashable form."""
+    """Return the same value in hashable form."""
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(v) for v in value)
     try:

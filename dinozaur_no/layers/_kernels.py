@@ -12,6 +12,7 @@ applied to what flows back,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,25 +26,25 @@ from ._fourier import RealBasis
 from ._gradient_features import mix_channels
 
 
-def apply_kernel(
+def apply_kernels(
     c: Tensor,
     time: Tensor,
     shift: Tensor | None,
     weight: Tensor | None,
     basis: RealBasis,
 ) -> Tensor:
-    """Apply a heat kernel, then mix channels; keep c alone for the backward pass.
+    """Apply heat kernels and mix their results; keep c alone for the backward pass.
 
     Parameters
     ----------
     c : Tensor
         Coefficients of a field, (b, c, *modes).
     time : Tensor
-        Diffusion times, (1 or b, c).
+        Diffusion times, (1 or b, kernels, c).
     shift : Tensor, optional
-        Displacements, (1 or b, c, d).
+        Displacements, (1 or b, kernels, c, d).
     weight : Tensor, optional
-        Matrix (o, c).
+        Matrix (o, kernels c); a single kernel needs none.
     basis : RealBasis
         Knows the frequencies.
 
@@ -54,25 +55,36 @@ def apply_kernel(
     """
     tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
     if torch.compiler.is_compiling() or tracing:
-        return naive_kernel(c, time, shift, weight, basis)
-    v: Tensor = _Kernel.apply(c, time, shift, weight, basis)
+        return naive_kernels(c, time, shift, weight, basis)
+    v: Tensor = _Kernels.apply(c, time, shift, weight, basis)
     return v
 
 
-def naive_kernel(
+def naive_kernels(
     c: Tensor,
     time: Tensor,
     shift: Tensor | None,
     weight: Tensor | None,
     basis: RealBasis,
 ) -> Tensor:
-    """Compute `apply_kernel` as it is defined, keeping all that autograd keeps."""
-    v = basis.diffuse(c, time) if shift is None else basis.move(c, time, shift)
-    return v if weight is None else mix_channels(weight, v)
+    """Compute `apply_kernels` as it is defined, keeping all that autograd keeps."""
+    fields = [_one_kernel(c, time, shift, r, basis) for r in range(time.shape[1])]
+    if weight is None:
+        return fields[0]
+    mixed = map(mix_channels, weight.split(c.shape[1], 1), fields)
+    return functools.reduce(torch.add, mixed)
 
 
-class _Kernel(torch.autograd.Function):
-    """`apply_kernel`, with the adjoint kernel in the backward pass."""
+def _one_kernel(
+    c: Tensor, time: Tensor, shift: Tensor | None, r: int, basis: RealBasis
+) -> Tensor:
+    if shift is None:
+        return basis.diffuse(c, time[:, r])
+    return basis.move(c, time[:, r], shift[:, r])
+
+
+class _Kernels(torch.autograd.Function):
+    """`apply_kernels`, with adjoint kernels in the backward pass."""
 
     @staticmethod
     def forward(
@@ -82,7 +94,7 @@ class _Kernel(torch.autograd.Function):
         weight: Tensor | None,
         basis: RealBasis,
     ) -> Tensor:
-        return naive_kernel(c, time, shift, weight, basis)
+        return naive_kernels(c, time, shift, weight, basis)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -91,44 +103,72 @@ class _Kernel(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        c, time, shift, weight = ctx.saved_tensors
-        basis: RealBasis = ctx.basis
+        tensors, basis = ctx.saved_tensors, ctx.basis
+        c, time, shift, weight = tensors
         (grad,) = grads
+        # The cosine at Nyquist does not move, so it breaks the rule above. Whoever
+        # differentiates this again needs the definition, too.
+        stuck = shift is not None and any(a.at_nyquist for a in basis.axes)
         with full_precision(grad.device.type):
-            # The cosine at Nyquist does not move, so it breaks the rule above. Whoever
-            # differentiates this again needs the definition, too.
-            at_nyquist = any(axis.at_nyquist for axis in basis.axes)
-            if torch.is_grad_enabled() or (shift is not None and at_nyquist):
-                where = [x is not None for x in (shift, weight)]
-                inputs = [x for x in (c, time, shift, weight) if x is not None]
-
-                def naive(c: Tensor, time: Tensor, *rest: Tensor) -> Tensor:
-                    given = iter(rest)
-                    b, w = (next(given) if there else None for there in where)
-                    return naive_kernel(c, time, b, w, basis)
-
-                d_c, d_time, *others = torch.func.vjp(naive, *inputs)[1](grad)
-                given = iter(others)
-                return d_c, d_time, *(next(given) if w else None for w in where), None
-            flow = grad if weight is None else mix_channels(weight.T, grad)
-            back = None if shift is None else -shift
-            h = naive_kernel(flow, time, back, None, basis)
-            d_time = -_inner(c * basis.eigenvalues, h, time.shape[0])
-            d_shift = d_weight = None
-            if shift is not None:
-                slopes = basis.gradient(c).unbind(1)
-                parts = [-_inner(slope, h, shift.shape[0]) for slope in slopes]
-                d_shift = torch.stack(parts, -1)
-            if weight is not None:
-                v = naive_kernel(c, time, shift, None, basis)
-                d_weight = torch.bmm(grad.flatten(2), v.flatten(2).mT).sum(0)
-        return h, d_time, d_shift, d_weight, None
+            if torch.is_grad_enabled() or stuck:
+                return *_naive_backward(grad, tensors, basis), None
+            return *_adjoint_kernels(grad, c, time, shift, weight, basis), None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[Tensor, int]:
-        return torch.vmap(naive_kernel, in_dims)(*args), 0
+        return torch.vmap(naive_kernels, in_dims)(*args), 0
+
+
+def _adjoint_kernels(
+    grad: Tensor,
+    c: Tensor,
+    time: Tensor,
+    shift: Tensor | None,
+    weight: Tensor | None,
+    basis: RealBasis,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of c, times, shifts and weight."""
+    back = None if shift is None else -shift
+    weights = None if weight is None else weight.split(c.shape[1], 1)
+    laplacian = -basis.eigenvalues * c
+    slopes = () if shift is None else basis.gradient(c).unbind(1)
+    d_c = torch.zeros_like(c)
+    d_time, d_shift, d_weight = [], [], []
+    for r in range(time.shape[1]):
+        flow = grad if weights is None else mix_channels(weights[r].T, grad)
+        h = _one_kernel(flow, time, back, r, basis)
+        d_c += h
+        d_time.append(_inner(laplacian, h, time.shape[0]))
+        if slopes:
+            parts = [-_inner(slope, h, time.shape[0]) for slope in slopes]
+            d_shift.append(torch.stack(parts, -1))
+        if weights is not None:
+            v = _one_kernel(c, time, shift, r, basis).flatten(2)
+            d_weight.append(torch.bmm(grad.flatten(2), v.mT).sum(0))
+    return (
+        d_c,
+        torch.stack(d_time, 1),
+        torch.stack(d_shift, 1) if d_shift else None,
+        torch.cat(d_weight, 1) if d_weight else None,
+    )
+
+
+def _naive_backward(
+    grad: Tensor, tensors: Sequence[Tensor | None], basis: RealBasis
+) -> list[Tensor | None]:
+    """Gradients of all tensors that are there, by the definition."""
+    there = [tensor is not None for tensor in tensors]
+
+    def function(*given: Tensor) -> Tensor:
+        rest = iter(given)
+        c, time, shift, weight = (next(rest) if yes else None for yes in there)
+        return naive_kernels(c, time, shift, weight, basis)  # type: ignore[arg-type]
+
+    given = [tensor for tensor in tensors if tensor is not None]
+    pulled = iter(torch.func.vjp(function, *given)[1](grad))
+    return [next(pulled) if yes else None for yes in there]
 
 
 def _inner(a: Tensor, b: Tensor, items: int) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._torch import standard_normal
+from .._torch import in_double, standard_normal
 from .._validation import one_of, positive, positive_int
 from ._fourier import RealBasis
 from .diffusion import DiffusionSpectralConv
@@ -127,6 +127,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.prior_scale[times:] = positive("displacement_prior", displacement_prior)
         self.set_prior(prior_mean, prior_scale)
         self._analysis: Analysis | None = None
+        self._one_sample = False
+        self._noise: Tensor | None = None
 
     def set_prior(
         self,
@@ -179,7 +181,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     @posterior_scale_tril.setter
     def posterior_scale_tril(self, value: Tensor) -> None:
         c = self.posterior_size
-        tril = torch.as_tensor(value, dtype=torch.float64).detach()
+        tril = in_double(value)
         diagonal = tril.diagonal() if tril.ndim == 2 else tril
         if tril.shape != (c, c) or not bool(tril.isfinite().all()):
             raise ValueError(
@@ -246,14 +248,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             along a new first axis. Gradients flow to the posterior.
         """
         shape = (positive_int("n", n), self.posterior_size)
-        drawn = self._from_noise(standard_normal(shape, self.raw_time, generator))
-        parts = {"raw_time": self.raw_time, "raw_displacement": self.raw_displacement}
-        there = {name: part for name, part in parts.items() if part is not None}
-        pieces = drawn.split([part.numel() for part in there.values()], -1)
-        return {
-            name: piece.view(-1, *part.shape)
-            for (name, part), piece in zip(there.items(), pieces)
-        }
+        return self._parameters_from(standard_normal(shape, self.raw_time, generator))
 
     def sample_times(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw diffusion times from the posterior; gradients flow to its parameters.
@@ -276,8 +271,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     def reusing_analysis(self, analysis: Analysis) -> Iterator[None]:
         """Ask ``analysis`` for the coefficients of every input of this layer inside.
 
-        The times act on the coefficients, so samples that give the layer the same
-        input can share them.
+        Samples that give the layer the same input can share its coefficients.
 
         Parameters
         ----------
@@ -291,8 +285,23 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         finally:
             self._analysis = None
 
+    @contextmanager
+    def one_sample(self) -> Iterator[None]:
+        """Use one sample for all calls of this layer inside, in training mode.
+
+        A recurrent model calls its layers once per step of time, and all steps of a
+        pass must use the same sample. `VariationalOperator` takes care of it. Steps
+        inside `torch.utils.checkpoint` sample again when they are recomputed.
+        """
+        before = self._one_sample, self._noise
+        self._one_sample, self._noise = True, None
+        try:
+            yield
+        finally:
+            self._one_sample, self._noise = before
+
     def extra_repr(self) -> str:
-        """The arguments that matter, for ``print(model)``."""
+        """Return the arguments that matter, for ``print(model)``."""
         return (
             f"{super().extra_repr()}, covariance={self.covariance!r}, "
             f"sample_per={self.sample_per!r}"
@@ -302,7 +311,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         if not self.training:
             return super()._kernel_parameters(x)
         items = x.shape[0] if self.sample_per == "item" else 1
-        drawn = self.sample_parameters(items)
+        shape = (items, self.posterior_size)
+        noise = self._noise
+        if noise is None or noise.shape != shape:
+            noise = standard_normal(shape, self.raw_time)
+        self._noise = noise if self._one_sample else None
+        drawn = self._parameters_from(noise)
         if self.sample_per == "batch":
             drawn = {name: values[0] for name, values in drawn.items()}
         return drawn["raw_time"].exp(), self._arrows(drawn.get("raw_displacement"))
@@ -311,6 +325,17 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         if self._analysis is None:
             return super()._analyse(x, basis)
         return self._analysis(self, x, partial(super()._analyse, x, basis))
+
+    def _parameters_from(self, noise: Tensor) -> dict[str, Tensor]:
+        """Turn noise (n, posterior_size) into n draws of the random parameters."""
+        drawn = self._from_noise(noise)
+        parts = {"raw_time": self.raw_time, "raw_displacement": self.raw_displacement}
+        there = {name: part for name, part in parts.items() if part is not None}
+        pieces = drawn.split([part.numel() for part in there.values()], -1)
+        return {
+            name: piece.view(-1, *part.shape)
+            for (name, part), piece in zip(there.items(), pieces)
+        }
 
     def _from_noise(self, noise: Tensor) -> Tensor:
         """Draw ``mu + L noise`` of all random numbers, which come last."""
@@ -341,8 +366,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     def _per_channel(self, name: str, value: Any) -> Tensor:
         try:
-            device = value.device if isinstance(value, Tensor) else "cpu"
-            numbers = torch.as_tensor(value, dtype=torch.float64, device=device)
+            numbers = in_double(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} (={value!r}) must be a number or numbers"
@@ -355,4 +379,4 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
             )
         if not bool(numbers.isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
-        return numbers.detach().expand(shape)
+        return numbers.expand(shape)

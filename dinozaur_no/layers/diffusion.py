@@ -2,7 +2,6 @@ r"""`DiffusionSpectralConv`: heat diffusion in place of FNO's dense spectral wei
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ from ._gradient_features import (
     linear_weight,
     mix_channels,
 )
-from ._kernels import apply_kernel, random_displacements, spaced_times
+from ._kernels import apply_kernels, random_displacements, spaced_times
 
 
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
@@ -368,31 +367,28 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
                 self._n_modes, x.shape[2:], n_out, self.extent, like=x
             )
             coefficients = self._analyse(x, basis)
-            weight = self.mix_weight
-            weights = [] if weight is None else weight.to(dtype).split(c, 1)
-            shifts: list[Tensor | None] = [None] * self.kernels
-            if shift is not None:
-                shifts = list(shift.unbind(1))
-                if self.kernels > 1:
-                    shifts[0] = None  # at rest
-            kernels = [
-                functools.partial(apply_kernel, coefficients, t, b, basis=basis)
-                for t, b in zip(time.unbind(1), shifts)
-            ]
-            # Step 2, of all kernels but the first one together with its mixing.
-            v = p = kernels[0](weight=None)
+            weight = None if self.mix_weight is None else self.mix_weight.to(dtype)
+            time, shift = time.to(dtype), None if shift is None else shift.to(dtype)
+            first, rest = (time[:, :1], shift), (time[:, 1:], shift)
+            if shift is not None and self.kernels > 1:
+                first, rest = (time[:, :1], None), (time[:, 1:], shift[:, 1:])
+            # Step 2. The other kernels are mixed at once, so that none is kept.
+            v = p = apply_kernels(coefficients, *first, None, basis)
             if weight is not None:
-                p = mix_channels(weights[0], v)
-                for kernel, w in zip(kernels[1:], weights[1:]):
-                    p = p + kernel(weight=w)
+                p = mix_channels(weight[:, :c], v)
+            if weight is not None and self.kernels > 1:
+                others = weight[:, c : self.kernels * c]
+                p = p + apply_kernels(coefficients, *rest, others, basis)
             if self.bias is not None:
                 bias = self.bias.to(dtype).view(-1, *(1 for _ in n_out))
                 p = p + bias * basis.constant
-            if self.gradient_weight is None:
+            if self.gradient_weight is None or weight is None:
                 return basis.synthesise(p).to(out_dtype)
             # Steps 3 and 4.
             grid, w_grad = basis.features, self.gradient_weight.to(dtype)
-            y = add_features(grid.synthesise(p), v, w_grad, weights[-1], basis)
+            y = add_features(
+                grid.synthesise(p), v, w_grad, weight[:, self.kernels * c :], basis
+            )
             return grid.interpolate(y).to(out_dtype)
 
     def transform(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
@@ -401,7 +397,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         return self._bases.resample(x, n_out)
 
     def extra_repr(self) -> str:
-        """The arguments that matter, for ``print(model)``."""
+        """Return the arguments that matter, for ``print(model)``."""
         parts = [
             f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}",
             f"gradient_features={self.gradient_weight is not None}",

@@ -120,7 +120,7 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         return self._bases.resample(x, n_out)
 
     def extra_repr(self) -> str:
-        """The arguments that matter, for ``print(model)``."""
+        """Return the arguments that matter, for ``print(model)``."""
         return f"{self.in_channels}, {self.out_channels}, n_modes={self.n_modes}"
 
     def _mix(self, v: Tensor, n_out: tuple[int, ...]) -> Tensor:

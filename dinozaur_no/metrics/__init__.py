@@ -21,6 +21,7 @@ from .gaussian import (
     sharpness,
     width,
 )
+from .quantities import evaluate_quantity
 from .samples import crps_samples, energy_score, variogram_score
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "crps_samples",
     "energy_score",
     "evaluate",
+    "evaluate_quantity",
     "interval_score",
     "lag_correlation",
     "miscalibration_area",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from .._torch import exact_dtype
+
 
 def rows(tensor: Tensor) -> Tensor:
     """Flatten to one row per field; fewer than three axes are a single field."""
@@ -16,7 +18,7 @@ def rows(tensor: Tensor) -> Tensor:
 
 def exact(tensor: Tensor) -> Tensor:
     """Convert to double precision, if the device has it."""
-    return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+    return tensor.to(exact_dtype(tensor.device))
 
 
 def check_same(**tensors: Tensor) -> list[Tensor]:

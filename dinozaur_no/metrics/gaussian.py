@@ -10,22 +10,34 @@ from torch import Tensor
 
 from ..uncertainty.predictive import Predictive, check_predictive, half_width
 from ._fields import average, check_finite, check_same, chunk_size, error_chunks, exact
+from .samples import energy_score, variogram_score
+
+#: Observations that stand for the distribution of whole fields.
+_N_DRAWS = 100
+#: Points in the variogram score, whose time grows with the square of their number.
+_VARIOGRAM_POINTS = 128
 
 
 @overload
 def evaluate(
-    predictive: Predictive, target: Tensor, per_field: Literal[False] = ...
+    predictive: Predictive,
+    target: Tensor,
+    per_field: Literal[False] = ...,
+    fields: bool = ...,
 ) -> dict[str, float]: ...
 
 
 @overload
 def evaluate(
-    predictive: Predictive, target: Tensor, per_field: Literal[True]
+    predictive: Predictive, target: Tensor, per_field: Literal[True], fields: bool = ...
 ) -> dict[str, Tensor]: ...
 
 
 def evaluate(
-    predictive: Predictive, target: Tensor, per_field: bool = False
+    predictive: Predictive,
+    target: Tensor,
+    per_field: bool = False,
+    fields: bool = False,
 ) -> dict[str, float] | dict[str, Tensor]:
     """Compute all metrics of a Gaussian prediction with its total standard deviation.
 
@@ -37,6 +49,9 @@ def evaluate(
         True values, of the shape of the mean.
     per_field : bool, default False
         Whether to return a tensor with one value per field instead of their average.
+    fields : bool, default False
+        Whether to score fields as a whole too, by 100 samples with noise: see
+        ``Predictive.draws``. They are the same in every call.
 
     Returns
     -------
@@ -45,7 +60,10 @@ def evaluate(
         ``miscalibration_area``, ``interval_score`` and ``sharpness``. Also ``crps``
         (`crps_gaussian`); ``coverage_90``, ``width_90``, ``coverage_95`` and
         ``width_95``, by level in percent; and ``error_std_correlation``, the
-        `rank_correlation` of absolute error and standard deviation.
+        `rank_correlation` of absolute error and standard deviation. With ``fields``
+        also ``energy_score``, divided by the square root of the number of values in a
+        field, and ``variogram_score``, averaged over pairs of at most 128 values that
+        are evenly spaced. Both depend on the correlation of points.
 
     Examples
     --------
@@ -74,9 +92,28 @@ def evaluate(
         "sharpness": sharpness(std),
         "error_std_correlation": rank_correlation((exact(mean) - target).abs(), std),
     }
+    if fields:
+        found |= _scores_of_fields(predictive, target)
     if per_field:
         return found
     return {name: float(values.mean()) for name, values in found.items()}
+
+
+def _scores_of_fields(predictive: Predictive, target: Tensor) -> dict[str, Tensor]:
+    """Compute energy and variogram score of samples with noise."""
+    generator = torch.Generator(predictive.mean.device).manual_seed(0)
+    draws = predictive.draws(_N_DRAWS, generator)
+    flat, truth = draws.flatten(2), target.flatten(1)
+    if target.ndim < 3:
+        flat, truth = draws.reshape(len(draws), 1, -1), target.reshape(1, -1)
+    n = truth.shape[1]
+    step = -(-n // _VARIOGRAM_POINTS)
+    some, true = (t[..., ::step].unsqueeze(-2) for t in (flat, truth))
+    pairs = len(range(0, n, step)) ** 2
+    return {
+        "energy_score": energy_score(flat.unsqueeze(2), truth[:, None]) / math.sqrt(n),
+        "variogram_score": variogram_score(some, true) / pairs,
+    }
 
 
 def relative_l2(mean: Tensor, target: Tensor) -> Tensor:

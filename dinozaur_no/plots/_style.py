@@ -64,7 +64,7 @@ def colour_bar(ax: Axes, **options: Any) -> None:
 
 def numbers(tensor: Tensor) -> Array:
     """Convert a tensor to an array in double precision."""
-    array: Array = tensor.detach().double().cpu().numpy()
+    array: Array = tensor.detach().cpu().double().numpy()
     return array
 
 

@@ -1,22 +1,43 @@
 """Predictive distributions of whole operators, by several methods."""
 
 from .conformal import conformalize
+from .deterministic import Deterministic
 from .dropout import MCDropout
 from .ensemble import Ensemble
 from .laplace import LastLayerLaplace
+from .noise import CorrelatedNoise, WhiteNoise
 from .predictive import Predictive
+from .quantities import (
+    Quantity,
+    field_integral,
+    field_maximum,
+    field_mean,
+    line_values,
+    region_difference,
+    surface_force,
+)
 from .training import VariationalLoss, parameter_groups, propose_prior, warm_start
 from .variational import VariationalOperator
 
 __all__ = [
+    "CorrelatedNoise",
+    "Deterministic",
     "Ensemble",
     "LastLayerLaplace",
     "MCDropout",
     "Predictive",
+    "Quantity",
     "VariationalLoss",
     "VariationalOperator",
+    "WhiteNoise",
     "conformalize",
+    "field_integral",
+    "field_maximum",
+    "field_mean",
+    "line_values",
     "parameter_groups",
     "propose_prior",
+    "region_difference",
+    "surface_force",
     "warm_start",
 ]

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .._torch import evaluating, save_atomically
-from .._validation import one_of, positive, positive_int
-from ._fields import Args, Fields, Kwargs, joined, map_fields, mean_square, residuals
+from .._validation import positive_int
+from ._chunks import predictive_of
+from ._fields import Args, Fields, Kwargs, joined
+from ._noisy import NoisyModule
 from ._sampling import Sampling
-from .predictive import predictive_of
 
 
-class UncertainOperator(nn.Module):
-    """Base class of operators with samples and with one noise variance for all points.
+class UncertainOperator(NoisyModule):
+    """Base class of operators with samples and with noise.
 
     A subclass says how it makes some samples at a time; see ``_chunks``.
 
@@ -31,27 +31,18 @@ class UncertainOperator(nn.Module):
         The wrapped model.
     raw_noise : Tensor
         Logarithm of the noise variance; a buffer, unless a subclass learns it.
+    noise : CorrelatedNoise or None
+        Noise that is correlated in space, once `fit_noise` has fitted it. Until then,
+        and if it is None, noise is independent and has the ``noise_variance``.
     """
 
     model: nn.Module
-    raw_noise: Tensor
     #: Options of `sample` that the method has.
     _options: ClassVar[tuple[str, ...]] = ("n_samples", "generator", "chunk_size")
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.RLock()
-
-    @property
-    def noise_variance(self) -> Tensor:
-        """Variance of the noise, a scalar; can be set."""
-        return self.raw_noise.exp()
-
-    @noise_variance.setter
-    def noise_variance(self, value: float) -> None:
-        variance = positive("noise_variance", float(value))
-        with torch.no_grad():
-            self.raw_noise.fill_(math.log(variance))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model with the same arguments."""
@@ -117,79 +108,8 @@ class UncertainOperator(nn.Module):
         """
         options = self._checked(n_samples, generator, chunk_size)
         chunks = self._chunks(args, kwargs, options)
-        return predictive_of(chunks, self.noise_variance, keep_samples)
-
-    @torch.no_grad()
-    def fit_noise(
-        self,
-        batches: Iterable[Any],
-        residuals_of: Literal["samples", "mean"] = "samples",
-        **options: Any,
-    ) -> Tensor:
-        """Set the noise variance from the residuals of these batches.
-
-        Call it after training if the noise was not learned, or if it lags behind
-        because the fit still improved quickly. Residuals are in the units of the
-        batches, which must be those of the training: with a data processor of
-        neuraloperator in training mode, pass
-        ``(processor.preprocess(batch) for batch in loader)``.
-
-        Parameters
-        ----------
-        batches : iterable
-            Pairs of input and target, or dicts with the target under ``"y"`` and the
-            arguments of the model under their names; a `DataLoader` for example, if
-            its fields are normalised as they were in training.
-        residuals_of : {"samples", "mean"}, default "samples"
-            ``"samples"``: the mean square of the residuals of samples, which maximises
-            the ELBO. ``"mean"``: the mean square of the residuals of the predicted
-            mean, minus the mean variance of the samples. Residuals of samples contain
-            their spread, so that it counts twice in a prediction. That matters where
-            the spread is not small beside the residuals, as with dropout.
-        **options
-            Options of ``predict``, such as ``n_samples``, if ``residuals_of`` is
-            ``"mean"``.
-
-        Returns
-        -------
-        Tensor
-            The variance.
-        """
-        one_of("residuals_of", residuals_of, ("samples", "mean"))
-        if residuals_of == "mean":
-            variance = self._variance_beyond_samples(batches, options)
-        else:
-            variance = mean_square(self._outputs_for_noise, batches)
-        if not bool(variance.isfinite()):
-            raise ValueError(
-                "the residuals of these batches are not finite; look for nan or inf in "
-                "the data and in the predictions"
-            )
-        self._set_noise(variance)
-        return self.noise_variance
-
-    def log_likelihood(self, prediction: Fields, target: Fields) -> Tensor:
-        """Compute the Gaussian log-likelihood of each field, summed over its points.
-
-        Parameters
-        ----------
-        prediction, target : Tensor, or dict of Tensors
-            Fields (b, c, *grid) or (b, points, c) of equal shape, with the batch first.
-            A matrix (points, c), as an unbatched `FNOGNO` returns, is one field.
-
-        Returns
-        -------
-        Tensor
-            Of shape (b,), in float32 or better.
-        """
-        parts = []
-        for residual in residuals(prediction, target):
-            squares = residual.square().flatten(1).sum(1)
-            points = residual[0].numel() if len(residual) else 0
-            noise = self.raw_noise.to(squares.dtype)
-            constant = points * (noise + math.log(2 * math.pi))
-            parts.append(-0.5 * (squares * torch.exp(-noise) + constant))
-        return torch.stack(parts).sum(0)
+        found = predictive_of(chunks, self.noise_variance, keep_samples)
+        return self._with_noise(found, args, kwargs)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return parameters and buffers alone, for ``torch.load(weights_only=True)``.
@@ -221,7 +141,10 @@ class UncertainOperator(nn.Module):
 
     def extra_repr(self) -> str:
         """List the options, for ``print``."""
-        return f"noise_variance={self.noise_variance.item():.4g}"
+        text = f"noise_variance={self.noise_variance.item():.4g}"
+        if self.temperature != 1:
+            text += f", temperature={self.temperature.item():.4g}"
+        return text
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock can be neither copied nor pickled.
@@ -241,10 +164,8 @@ class UncertainOperator(nn.Module):
         """
         raise NotImplementedError
 
-    def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
-        """Return the outputs whose residuals `fit_noise` takes, by default a sample."""
-        chunks = self._chunks(args, kwargs, Sampling(n_samples=1))
-        return [map_fields(chunk, lambda field: field[0]) for chunk in chunks]
+    def _a_model(self) -> nn.Module:
+        return self.model
 
     @contextmanager
     def _one_call(self, active: Iterable[nn.Module] = ()) -> Iterator[None]:
@@ -272,37 +193,6 @@ class UncertainOperator(nn.Module):
         if chunk_size is not None:
             chunk_size = positive_int("chunk_size", chunk_size)
         return Sampling(n, generator, chunk_size)
-
-    def _init_noise(
-        self, noise_variance: float, device: torch.device | None, learned: bool = False
-    ) -> None:
-        variance = positive("noise_variance", noise_variance)
-        raw_noise = torch.full((), math.log(variance), device=device)
-        if learned:
-            self.raw_noise = nn.Parameter(raw_noise)
-        else:
-            self.register_buffer("raw_noise", raw_noise)
-
-    def _variance_beyond_samples(
-        self, batches: Iterable[Any], options: Mapping[str, Any]
-    ) -> Tensor:
-        """Subtract the variance of the samples from the error of the mean."""
-        spreads: list[tuple[Tensor, int]] = []
-
-        def means(args: Args, kwargs: Kwargs) -> list[Fields]:
-            found = self.predict(*args, **kwargs, **options)
-            variance = map_fields(found, lambda part: part.epistemic_variance)
-            parts = variance.values() if isinstance(found, Mapping) else [variance]
-            spreads.extend((part.double().sum(), part.numel()) for part in parts)
-            return [map_fields(found, lambda part: part.mean)]
-
-        square = mean_square(means, batches)
-        sums, counts = zip(*spreads)
-        rest = square - torch.stack(sums).sum() / sum(counts)
-        return torch.maximum(rest, 1e-6 * square)
-
-    def _set_noise(self, variance: Tensor) -> None:
-        self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
 
 def checked_model(model: Any) -> nn.Module:

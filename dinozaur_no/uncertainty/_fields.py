@@ -50,12 +50,13 @@ def mean_square(
     outputs: Callable[[Args, Kwargs], Iterable[Fields]], batches: Iterable[Any]
 ) -> Tensor:
     """Average the squared residuals of all outputs for all batches."""
+    # On the CPU: some devices have no double precision.
     squares, numbers = torch.zeros(()).double(), 0
     for batch in batches:
         args, kwargs, target = inputs_and_target(batch)
         for prediction in outputs(args, kwargs):
             more, count, _ = sum_of_squares(prediction, target)
-            squares, numbers = squares.to(more.device) + more, numbers + count
+            squares, numbers = squares + more.cpu(), numbers + count
     if not numbers:
         raise ValueError("batches is empty; the noise needs residuals to be fitted")
     return squares / numbers

@@ -66,6 +66,7 @@ class ConformalPredictor:
             predictive.epistemic_variance * square,
             predictive.aleatoric_variance * square,
             samples,
+            predictive.noise and predictive.noise.scaled(self.factor),
         )
 
 
@@ -169,8 +170,9 @@ def _over_points(scores: list[Tensor], level: float) -> float:
     if len(sizes) == 1:
         pooled = torch.cat(scores)
         return _smallest(pooled, _ceil(level * (n + 1) * sizes.pop()))
-    pooled, order = torch.cat(scores).sort()
-    weights = torch.cat([torch.full_like(f, 1 / len(f)).double() for f in scores])
+    pooled, order = torch.cat(scores).cpu().sort()
+    shares = [torch.full((len(f),), 1 / len(f), dtype=torch.float64) for f in scores]
+    weights = torch.cat(shares)
     reached = weights[order].cumsum(0) >= level * (n + 1) * (1 - 1e-9)
     return pooled[reached][0].item()
 

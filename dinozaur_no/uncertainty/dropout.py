@@ -14,6 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from ._base import UncertainOperator, checked_model, device_of
 from ._fields import Args, Fields, Kwargs, map_fields
 from ._sampling import Sampling
+from .noise import CorrelatedNoise, WhiteNoise
 
 #: Torch's global generators belong to all threads, so seeding them takes turns.
 _GLOBAL_GENERATORS = threading.RLock()
@@ -38,6 +39,9 @@ class MCDropout(UncertainOperator):
         or in attention layers, is not active.
     noise_variance : float, default exp(-4)
         Variance of the noise in units of the targets; see `fit_noise`.
+    noise : WhiteNoise or CorrelatedNoise, optional
+        Kind of noise, by default independent with the ``noise_variance``. Call
+        `fit_noise` to fit it.
 
     Attributes
     ----------
@@ -63,7 +67,12 @@ class MCDropout(UncertainOperator):
 
     _options = ("n_samples", "generator")
 
-    def __init__(self, model: nn.Module, noise_variance: float = math.exp(-4)) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        noise_variance: float = math.exp(-4),
+        noise: WhiteNoise | CorrelatedNoise | None = None,
+    ) -> None:
         super().__init__()
         self.model = checked_model(model)
         if not self.layers:
@@ -72,7 +81,7 @@ class MCDropout(UncertainOperator):
                 "it with channel_mlp_dropout=0.1 (fno_channel_mlp_dropout for GINO and "
                 "FNOGNO) and train it with that"
             )
-        self._init_noise(noise_variance, device_of(model))
+        self._init_noise(noise_variance, device_of(model), noise=noise)
 
     @property
     def layers(self) -> list[_DropoutNd]:

@@ -12,6 +12,7 @@ from torch import nn
 from ._base import UncertainOperator, checked_model, device_of
 from ._fields import Args, Fields, Kwargs, joined, map_fields
 from ._sampling import Sampling
+from .noise import CorrelatedNoise, WhiteNoise
 
 
 class Ensemble(UncertainOperator):
@@ -28,6 +29,9 @@ class Ensemble(UncertainOperator):
     noise_variance : float, default exp(-4)
         Variance of the noise in units of the targets; see `fit_noise`, which takes the
         residuals of every member.
+    noise : WhiteNoise or CorrelatedNoise, optional
+        Kind of noise, by default independent with the ``noise_variance``. Call
+        `fit_noise` to fit it.
 
     Attributes
     ----------
@@ -54,7 +58,10 @@ class Ensemble(UncertainOperator):
     _options = ()
 
     def __init__(
-        self, models: Iterable[nn.Module], noise_variance: float = math.exp(-4)
+        self,
+        models: Iterable[nn.Module],
+        noise_variance: float = math.exp(-4),
+        noise: WhiteNoise | CorrelatedNoise | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(models, Iterable):
@@ -73,7 +80,7 @@ class Ensemble(UncertainOperator):
                 f"models has {len(members)} entries; a spread needs at least 2"
             )
         self.models = nn.ModuleList(members)
-        self._init_noise(noise_variance, device_of(members[0]))
+        self._init_noise(noise_variance, device_of(members[0]), noise=noise)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Average the members, called with the same arguments."""
@@ -89,6 +96,9 @@ class Ensemble(UncertainOperator):
             # All members write neuraloperator's entry, which is dropped afterwards.
             warnings.filterwarnings("ignore", "Attempting to update metadata")
             return super().state_dict(*args, **kwargs)
+
+    def _a_model(self) -> nn.Module:
+        return self.models[0]
 
     def _chunks(
         self, args: Args, kwargs: Kwargs, options: Sampling

@@ -16,6 +16,7 @@ from ._evidence import Moments, best_hyperparameters, log_evidence
 from ._fields import Args, Fields, Kwargs
 from ._last_layer import find_last_layer, look_at_last_layer, sums_over_data
 from ._sampling import Sampling
+from .noise import CorrelatedNoise, WhiteNoise
 from .predictive import Predictive
 
 
@@ -47,6 +48,9 @@ class LastLayerLaplace(UncertainOperator):
         below 1 can be sensible. Above 1 the posterior is too narrow for Bayes' rule.
     layer : str, optional
         Name of the last linear layer, by default that of the ``projection``.
+    noise : WhiteNoise or CorrelatedNoise, optional
+        Kind of noise, by default independent with the ``noise_variance``. Call
+        `fit_noise` to fit it. The posterior keeps its ``noise_variance``.
 
     Attributes
     ----------
@@ -74,6 +78,7 @@ class LastLayerLaplace(UncertainOperator):
     torch.Size([4, 1, 16, 16])
     """
 
+    _noise_sets_spread = True
     raw_precision: Tensor
     scale: Tensor
     gram: Tensor
@@ -87,11 +92,12 @@ class LastLayerLaplace(UncertainOperator):
         prior_precision: float = 1.0,
         scale: float = 1.0,
         layer: str | None = None,
+        noise: WhiteNoise | CorrelatedNoise | None = None,
     ) -> None:
         super().__init__()
         self.model = checked_model(model)
         self.layer_name, last = find_last_layer(model, layer)
-        self._init_noise(noise_variance, last.weight.device)
+        self._init_noise(noise_variance, last.weight.device, noise=noise)
         precision = positive("prior_precision", prior_precision)
         p = last.weight[0].numel() + (last.bias is not None)
         # In float64, as sums over many points need it.
@@ -209,8 +215,9 @@ class LastLayerLaplace(UncertainOperator):
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
         mean, variance = seen.fields(seen.outputs), seen.variances(factor)
         if isinstance(mean, dict):
-            return {k: Predictive(mean[k], variance[k], noise) for k in mean}
-        return Predictive(mean, variance, noise)
+            found = {k: Predictive(mean[k], variance[k], noise) for k in mean}
+            return self._with_noise(found, args, kwargs)
+        return self._with_noise(Predictive(mean, variance, noise), args, kwargs)
 
     def log_marginal_likelihood(
         self, noise_variance: float | None = None, prior_precision: float | None = None

@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 import os
 import pickle
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._torch import save_atomically
-from ._fields import Fields, joined, map_fields
+from .._torch import save_atomically, standard_normal
+from .._validation import positive, positive_int
+from ._affine import slope_and_offset
+from ._spectrum import FieldNoise
+from .quantities import Quantity, quantity_of
+
+#: Errors of a file that holds something else.
+_UNREADABLE = TypeError, RuntimeError, EOFError, KeyError, pickle.UnpicklingError
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,12 +37,16 @@ class Predictive:
         Variance of the noise; anything that broadcasts against the mean.
     samples : Tensor, optional
         Samples of the operator without noise, (samples, *mean.shape).
+    noise : FieldNoise, optional
+        Correlation of the noise in space, as `CorrelatedNoise` gives it. By default
+        noise is independent at each point.
     """
 
     mean: Tensor
     epistemic_variance: Tensor
     aleatoric_variance: Tensor
     samples: Tensor | None = None
+    noise: FieldNoise | None = None
 
     def __post_init__(self) -> None:
         if self.mean.is_complex():
@@ -55,7 +65,7 @@ class Predictive:
                 f"epistemic_variance has shape {tuple(self.epistemic_variance.shape)}, "
                 f"mean has {tuple(self.mean.shape)}; they must agree"
             )
-        if _broadcast(noise.shape, self.mean.shape) != self.mean.shape:
+        if not _fits(noise.shape, self.mean.shape):
             raise ValueError(
                 f"aleatoric_variance of shape {tuple(noise.shape)} does not fit to the "
                 f"mean of shape {tuple(self.mean.shape)}"
@@ -122,27 +132,80 @@ class Predictive:
 
         Denormalize first: a normaliser fits the shape of the whole.
         """
-        noise = self.aleatoric_variance.expand_as(self.mean)
-        samples = self.samples
+        variance = self.aleatoric_variance.expand_as(self.mean)
+        numbers = torch.arange(self.mean.numel(), device=self.mean.device)
+        numbers = numbers.view(self.mean.shape)
+        samples, noise = self.samples, self.noise
         if samples is not None:
             # The same index behind a colon could move the axis of samples.
-            numbers = torch.arange(self.mean.numel(), device=self.mean.device)
-            samples = samples.flatten(1)[:, numbers.view(self.mean.shape)[index]]
-        return Predictive(
-            self.mean[index], self.epistemic_variance[index], noise[index], samples
-        )
+            samples = samples.flatten(1)[:, numbers[index]]
+        if noise is not None:
+            noise = noise.select(numbers, index)
+        parts = self.mean[index], self.epistemic_variance[index], variance[index]
+        return Predictive(*parts, samples, noise)
 
     def observations(self, generator: torch.Generator | None = None) -> Tensor:
         """Return the samples with noise added."""
         if self.samples is None:
             raise ValueError("there are no samples; predict with keep_samples=True")
-        noise = torch.randn(
-            self.samples.shape,
-            dtype=self.samples.dtype,
-            device=self.samples.device,
-            generator=generator,
+        return self.samples + self._noise(len(self.samples), self.samples, generator)
+
+    def draws(self, n: int = 100, generator: torch.Generator | None = None) -> Tensor:
+        """Sample observations: fields with noise, (n, *mean.shape).
+
+        They use the kept samples in turn, each time with other noise. A prediction
+        without spread needs none.
+        """
+        n = positive_int("n", n)
+        base = self.mean[None] if self.samples is None else self.samples
+        if self.samples is None and bool(self.epistemic_variance.any()):
+            raise ValueError(
+                "there are no samples to add noise to; predict with keep_samples=True, "
+                "and with method='samples' in the case of LastLayerLaplace"
+            )
+        turns = torch.arange(n, device=base.device) % len(base)
+        return base[turns] + self._noise(n, base, generator)
+
+    def quantity(
+        self,
+        fn: Callable[[Tensor], Tensor],
+        n_samples: int = 500,
+        generator: torch.Generator | None = None,
+    ) -> Quantity:
+        """Compute the distribution of a number that is computed from fields.
+
+        Parameters
+        ----------
+        fn : callable
+            Maps fields (samples, *mean.shape) to numbers (samples, ...), for example
+            `field_mean`, or ``lambda fields: fields.amax((-1, -2))``.
+        n_samples : int, default 500
+            Number of fields with noise, from `draws`.
+        generator : torch.Generator, optional
+            Source of randomness, by default torch's global one.
+
+        Returns
+        -------
+        Quantity
+            Its samples, with mean, standard deviation and intervals.
+        """
+        n = positive_int("n_samples", n_samples)
+        cycle = 1 if self.samples is None else len(self.samples)
+        return quantity_of(
+            lambda m: self.draws(m, generator), fn, n, self.mean.numel(), cycle
         )
-        return self.samples + self.aleatoric_variance.sqrt() * noise
+
+    def tempered(self, temperature: float) -> Predictive:
+        """Multiply the variance of the samples by a temperature; noise stays.
+
+        Deviations of the samples from the mean are multiplied by its square root.
+        """
+        factor, samples = positive("temperature", temperature), self.samples
+        if samples is not None:
+            deviations = math.sqrt(factor) * (samples - self.mean)
+            samples = (self.mean + deviations).to(samples.dtype)
+        variance = factor * self.epistemic_variance
+        return replace(self, epistemic_variance=variance, samples=samples)
 
     def denormalize(self, normalizer: Any) -> Predictive:
         """Convert to physical units, by a normaliser or processor of neuraloperator.
@@ -157,41 +220,27 @@ class Predictive:
         normalizer = getattr(normalizer, "out_normalizer", normalizer)
         if normalizer is None:
             return self
-        if not hasattr(normalizer, "inverse_transform"):
-            raise TypeError(
-                f"normalizer ({type(normalizer).__name__}) has neither "
-                "inverse_transform nor out_normalizer"
-            )
-        # The slope comes from two values; double precision as means can be large.
-        points = [torch.full_like(self.mean, v, dtype=torch.float64) for v in (0, 1, 2)]
-        zero, one, two = map(normalizer.inverse_transform, points)
-        if zero.shape != self.mean.shape:
-            raise ValueError(
-                f"normalizer turns the shape {tuple(self.mean.shape)} into "
-                f"{tuple(zero.shape)}; denormalize the whole first, then take a part"
-            )
-        slope = one - zero
-        if not torch.allclose(two - one, slope, rtol=1e-6, atol=0):
-            raise ValueError(
-                f"the inverse of normalizer ({type(normalizer).__name__}) is not "
-                "affine, so a variance cannot go through it; denormalize the samples"
-            )
+        slope, zero = slope_and_offset(normalizer, self.mean)
         square = slope.square()
         dtype = self.mean.dtype
-        samples = self.samples
+        samples, noise = self.samples, self.noise
         if samples is not None:
             samples = (samples * slope + zero).to(dtype)
+        if noise is not None:
+            noise = noise.scaled(slope.to(dtype))
         return Predictive(
             (self.mean * slope + zero).to(dtype),
             (self.epistemic_variance * square).to(dtype),
             (self.aleatoric_variance * square).to(dtype),
             samples,
+            noise,
         )
 
     def to(self, *args: Any, **kwargs: Any) -> Predictive:
         """Move to another device or dtype, as ``Tensor.to`` does."""
         moved = {k: v.to(*args, **kwargs) for k, v in self._tensors().items()}
-        return Predictive(**moved)
+        noise = self.noise and self.noise.to(moved["mean"].device)
+        return Predictive(**moved, noise=noise)
 
     def cpu(self) -> Predictive:
         """Move to the processor."""
@@ -199,31 +248,43 @@ class Predictive:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `load` reads; it is complete, or as it was before."""
+        tensors = self._tensors() | (self.noise.tensors() if self.noise else {})
         # Saving a view would save everything that it is a part of.
-        tensors = {
+        whole = {
             name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t
-            for name, t in self._tensors().items()
+            for name, t in tensors.items()
         }
-        save_atomically(tensors, path)
+        save_atomically(whole, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], map_location: Any = None) -> Predictive:
         """Read what `save` wrote. Only tensors are read, no code is run."""
         try:
             tensors = torch.load(path, map_location=map_location, weights_only=True)
-            return cls(**tensors)
-        except (TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            correlated = "noise.shape" in tensors
+            noise = FieldNoise.taken(tensors) if correlated else None
+            return cls(**tensors, noise=noise)
+        except _UNREADABLE as error:
             raise ValueError(f"{path} does not hold a Predictive: {error}") from error
 
     def __repr__(self) -> str:
         samples = "none kept" if self.samples is None else len(self.samples)
         epistemic = self.epistemic_variance.mean().sqrt().item()
         aleatoric = self.aleatoric_variance.mean().sqrt().item()
+        kind = "" if self.noise is None else " (correlated)"
         return (
             f"Predictive(shape={tuple(self.mean.shape)}, samples={samples}, "
-            f"epistemic std={epistemic:.3g}, aleatoric std={aleatoric:.3g}, "
+            f"epistemic std={epistemic:.3g}, aleatoric std={aleatoric:.3g}{kind}, "
             f"device={self.mean.device}, dtype={self.mean.dtype})"
         )
+
+    def _noise(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Sample the noise n times."""
+        if self.noise is not None:
+            return self.noise.sample(n, like, generator)
+        shape = (n, *self.mean.shape)
+        white = standard_normal(shape, like, generator)
+        return self.aleatoric_variance.sqrt() * white
 
     def _tensors(self) -> dict[str, Tensor]:
         names = ("mean", "epistemic_variance", "aleatoric_variance", "samples")
@@ -253,48 +314,7 @@ def half_width(level: float) -> float:
     return math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
 
 
-def _broadcast(*shapes: torch.Size) -> torch.Size | None:
-    try:
-        shape: torch.Size = torch.broadcast_shapes(*shapes)
-    except RuntimeError:
-        return None
-    return shape
-
-
-def predictive_of(chunks: Iterable[Fields], noise: Tensor, keep_samples: bool) -> Any:
-    """Compute the predictive distribution of samples that arrive in chunks."""
-    if keep_samples:
-        return map_fields(
-            joined(chunks), lambda samples: Predictive.from_samples(samples, noise)
-        )
-    moments: dict[Any, _Moments] = {}
-    is_dict = False
-    for chunk in chunks:
-        is_dict = isinstance(chunk, Mapping)
-        for key, samples in (chunk if is_dict else {None: chunk}).items():
-            moments.setdefault(key, _Moments()).add(samples)
-    found = {key: m.predictive(noise) for key, m in moments.items()}
-    return found if is_dict else found[None]
-
-
-class _Moments:
-    """Mean and sum of squared deviations, chunk by chunk."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def add(self, samples: Tensor) -> None:
-        samples = samples.to(torch.promote_types(samples.dtype, torch.float32))
-        n, mean = len(samples), samples.mean(0)
-        squares = (samples - mean).square().sum(0)
-        if self.n == 0:
-            self.n, self.mean, self.squares = n, mean, squares
-            return
-        total = self.n + n
-        shift = mean - self.mean
-        self.mean = self.mean + shift * (n / total)
-        self.squares = self.squares + squares + shift.square() * (self.n * n / total)
-        self.n = total
-
-    def predictive(self, noise: Tensor) -> Predictive:
-        return Predictive(self.mean, self.squares / max(self.n - 1, 1), noise)
+def _fits(shape: torch.Size, whole: torch.Size) -> bool:
+    """Tell whether a shape broadcasts to that of the whole."""
+    trailing = zip(reversed(shape), reversed(whole))
+    return len(shape) <= len(whole) and all(n in (1, m) for n, m in trailing)

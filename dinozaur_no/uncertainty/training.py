@@ -286,7 +286,7 @@ def propose_prior(
     {'prior_mean': -5.76, 'prior_scale': 2.12}
     """
     times = [
-        module.raw_time.detach().double().cpu()
+        module.raw_time.detach().cpu().double()
         for module in trained.modules()
         if isinstance(module, DiffusionSpectralConv)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from ..layers.bayesian import BayesianDiffusionConv
 from ._base import UncertainOperator, checked_model
 from ._fields import Args, Fields, Kwargs, sum_of_squares
 from ._sampling import Sampling, apply_samples
+from .noise import CorrelatedNoise, WhiteNoise
 
 #: Number of fields over which closed-form noise averages.
 _NOISE_MEMORY = 150
@@ -25,7 +27,8 @@ class VariationalOperator(UncertainOperator):
     It wraps a model whose diffusion layers are `BayesianDiffusionConv`. Observations
     are :math:`u = U_\tau[a] + \sigma \epsilon` with one variance :math:`\sigma^2` for
     all points. Calling it calls the model: in training mode with sampled times, in
-    evaluation mode with the posterior medians.
+    evaluation mode with the posterior medians. A layer that the model calls several
+    times in a pass, as recurrent models do, has one sample per pass.
 
     `sample` and `predict` sample all times first. Parts of the model that do not depend
     on them, such as the lifting, are computed once for all samples of a chunk, and the
@@ -49,6 +52,10 @@ class VariationalOperator(UncertainOperator):
     prior_mean, prior_scale : float or sequence of float, optional
         Prior of ln tau, for all layers or one for each (see `propose_prior`); by
         default the prior that the layers were built with.
+    noise : WhiteNoise or CorrelatedNoise, optional
+        Kind of noise, by default independent with the ``noise_variance``. Call
+        `fit_noise` to fit it; from then on `loss` leaves it alone, and the likelihood
+        is that of correlated residuals.
 
     Attributes
     ----------
@@ -80,6 +87,7 @@ class VariationalOperator(UncertainOperator):
         learn_noise: bool | Literal["closed_form", "gradient"] = True,
         prior_mean: float | Sequence[float] | None = None,
         prior_scale: float | Sequence[float] | None = None,
+        noise: WhiteNoise | CorrelatedNoise | None = None,
     ) -> None:
         super().__init__()
         self.model = checked_model(model)
@@ -96,7 +104,8 @@ class VariationalOperator(UncertainOperator):
             "learn_noise", learn_noise, (False, "closed_form", "gradient")
         )
         like = layers[0].raw_time
-        self._init_noise(noise_variance, like.device, learn_noise == "gradient")
+        learned = learn_noise == "gradient"
+        self._init_noise(noise_variance, like.device, learned, noise)
         self.register_buffer("noise_fields", torch.zeros((), device=like.device))
         means = self._per_layer("prior_mean", prior_mean)
         scales = self._per_layer("prior_scale", prior_scale)
@@ -108,6 +117,13 @@ class VariationalOperator(UncertainOperator):
         """The Bayesian layers of the model, from the first to the last."""
         return [m for m in self.model.modules() if isinstance(m, BayesianDiffusionConv)]
 
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model with the same arguments, in training mode with one sample."""
+        with ExitStack() as stack:
+            for layer in self.layers if self.training else ():
+                stack.enter_context(layer.one_sample())
+            return self.model(*args, **kwargs)
+
     def kl_divergence(self) -> Tensor:
         """Sum the KL divergences of the layers' posteriors from their priors."""
         return torch.stack([layer.kl_divergence() for layer in self.layers]).sum()
@@ -118,6 +134,7 @@ class VariationalOperator(UncertainOperator):
         target: Fields,
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
+        where: Any = None,
     ) -> Tensor:
         r"""Estimate the evidence lower bound of the whole data set from a batch.
 
@@ -134,6 +151,8 @@ class VariationalOperator(UncertainOperator):
             Weight of the KL divergence: 1 is the bound, less during a warm-up.
             ``"paper"`` is the paper's scaling, with the divergence added to the loss of
             every single field, so ``beta = num_data``.
+        where : Tensor, or dict of Tensors, optional
+            As for `log_likelihood`.
 
         Returns
         -------
@@ -141,7 +160,7 @@ class VariationalOperator(UncertainOperator):
             A scalar in nats. It does not change any state.
         """
         n = positive_int("num_data", num_data)
-        likelihood = self.log_likelihood(prediction, target)
+        likelihood = self.log_likelihood(prediction, target, where)
         if not len(likelihood):
             raise ValueError("prediction and target hold no field: the batch is empty")
         return n * likelihood.mean() - kl_weight(beta, n) * self.kl_divergence()
@@ -152,6 +171,7 @@ class VariationalOperator(UncertainOperator):
         target: Fields,
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
+        where: Any = None,
     ) -> Tensor:
         """Update the noise, and return minus `elbo` per field, to be minimised.
 
@@ -160,17 +180,18 @@ class VariationalOperator(UncertainOperator):
         """
         if self.training and torch.is_grad_enabled():
             self.update_noise(prediction, target)
-        return -self.elbo(prediction, target, num_data, beta) / num_data
+        return -self.elbo(prediction, target, num_data, beta, where) / num_data
 
     @torch.no_grad()
     def update_noise(self, prediction: Fields, target: Fields) -> None:
         """Move closed-form noise towards the mean square of these residuals.
 
         The running average spans about 150 fields; at first it is a plain average.
-        Other kinds of noise stay as they are. Under DDP all processes use the noise of
-        the first one.
+        Other kinds of noise, and fitted correlated noise, stay as they are. Under DDP
+        all processes use the noise of the first one.
         """
-        if self.learn_noise != "closed_form":
+        correlated = self.noise is not None and self.noise.fitted
+        if self.learn_noise != "closed_form" or correlated:
             return
         squares, numbers, fields = sum_of_squares(prediction, target)
         if not numbers:
@@ -204,7 +225,9 @@ class VariationalOperator(UncertainOperator):
         )
 
     def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
-        with self._one_call(active=self.layers):  # these sample, as in training
+        with self._one_call(active=self.layers), ExitStack() as stack:
+            for layer in self.layers:  # they sample, as in training
+                stack.enter_context(layer.one_sample())
             return [self.model(*args, **kwargs)]
 
     def _per_layer(self, name: str, value: Any) -> Sequence[Any]:

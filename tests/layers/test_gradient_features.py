@@ -7,7 +7,7 @@ from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
 from dinozaur_no.layers import _gradient_features
 from dinozaur_no.layers._fourier import RealBasis
 from dinozaur_no.layers._gradient_features import add_features, naive_features
-from dinozaur_no.layers._kernels import apply_kernel, naive_kernel
+from dinozaur_no.layers._kernels import apply_kernels, naive_kernels
 
 GRIDS = {
     "1d": ((40,), (40,), (6,)),
@@ -65,19 +65,20 @@ def test_blocks_equal_the_definition(grids, method, feature_grid, budget, monkey
 @every_grid
 @pytest.mark.parametrize("items", [1, 3])
 @pytest.mark.parametrize("moves", [True, False])
-@pytest.mark.parametrize("mixes", [True, False])
-def test_kernel_equals_the_definition(grids, items, moves, mixes):
+@pytest.mark.parametrize("kernels", [0, 1, 3])
+def test_kernels_equal_the_definition(grids, items, moves, kernels):
+    """0 stands for one kernel whose result is not mixed."""
     basis = make_basis(grids)
-    d = len(basis.axes)
-    time = random(items, 4).abs().mul(0.01).detach().requires_grad_()
+    d, k = len(basis.axes), max(kernels, 1)
+    time = random(items, k, 4).abs().mul(0.01).detach().requires_grad_()
     inputs = [
         random(3, 4, *basis.modes),
         time,
-        random(items, 4, d) if moves else None,
-        random(5, 4) if mixes else None,
+        random(items, k, 4, d) if moves else None,
+        random(5, 4 * k) if kernels else None,
     ]
-    expected = naive_kernel(*inputs, basis)
-    actual = apply_kernel(*inputs, basis)
+    expected = naive_kernels(*inputs, basis)
+    actual = apply_kernels(*inputs, basis)
     assert_same(actual, expected, [x for x in inputs if x is not None])
 
 

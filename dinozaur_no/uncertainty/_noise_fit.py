@@ -1,0 +1,179 @@
+"""Fits of noise and temperature to residuals of an operator's predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._chunks import predictive_of
+from ._cosine_basis import layout_of
+from ._fields import Fields, inputs_and_target, map_fields, residuals
+from .noise import CorrelatedNoise
+from .predictive import Predictive
+
+if TYPE_CHECKING:
+    from ._noisy import NoisyModule
+
+#: Pairs of samples whose differences stand for the covariance of all samples.
+_PAIRS = 4
+#: Temperatures that are tried, evenly spaced in the logarithm.
+_TEMPERATURES = torch.logspace(-3, 4, 141, dtype=torch.float64)
+#: Share of the mean square that stays noise at least.
+_LEAST_NOISE = 1e-6
+
+
+class Observed(NamedTuple):
+    """Residual fields, their positions, and what the samples say about them."""
+
+    residuals: list[Tensor]
+    where: list[Tensor | None]
+    deviations: list[Tensor]
+    variances: list[Tensor]
+
+
+def parts_of(where: Any, like: Fields) -> list[Any]:
+    """Return one entry for each field of a dict, or a single one."""
+    if not isinstance(like, Mapping):
+        return [where]
+    if where is None:
+        return [None] * len(like)
+    if not isinstance(where, Mapping) or where.keys() != like.keys():
+        raise ValueError(
+            f"fields are a dict with the keys {sorted(like)}; where must be a dict of "
+            "positions with the same keys"
+        )
+    return [where[key] for key in like]
+
+
+def observe_outputs(operator: NoisyModule, batches: Iterable[Any]) -> Observed:
+    """Collect residuals of samples."""
+    found = Observed([], [], [], [])
+    for batch in batches:
+        args, kwargs, target = inputs_and_target(batch)
+        where = operator._positions(args, kwargs)
+        for output in operator._outputs_for_noise(args, kwargs):
+            found.residuals.extend(_kept(r) for r in residuals(output, target))
+            found.where.extend(parts_of(where, output))
+    found.deviations.extend(r.new_zeros(0, *r.shape) for r in found.residuals)
+    return _not_empty(found)
+
+
+def observe_means(
+    operator: NoisyModule, batches: Iterable[Any], options: Mapping[str, Any]
+) -> Observed:
+    """Collect residuals of predicted means, with variances and pairs of samples."""
+    given = {"n_samples": None, "generator": None, "chunk_size": None, **options}
+    unknown = given.keys() - {"n_samples", "generator", "chunk_size"}
+    if unknown:
+        raise TypeError(
+            f"fit_noise has no option {min(unknown)}; with correlated noise or a "
+            "temperature it takes n_samples, generator and chunk_size"
+        )
+    checked = operator._checked(**given)
+    found = Observed([], [], [], [])
+    for batch in batches:
+        args, kwargs, target = inputs_and_target(batch)
+        where = operator._positions(args, kwargs)
+        chunks = operator._chunks(args, kwargs, checked)
+        predicted = predictive_of(chunks, torch.zeros(()), True)
+        means = map_fields(predicted, lambda part: part.mean)
+        found.residuals.extend(_kept(r) for r in residuals(means, target))
+        found.where.extend(parts_of(where, means))
+        parts = predicted.values() if isinstance(predicted, Mapping) else [predicted]
+        for part, r in zip(parts, found.residuals[-len(list(parts)) :]):
+            found.variances.append(_kept(part.epistemic_variance).view(r.shape))
+            found.deviations.append(_pairs(part).view(-1, *r.shape))
+    return _not_empty(found)
+
+
+def best_temperature(seen: Observed, per_channel: bool) -> float:
+    """Find the temperature with the highest likelihood of single points.
+
+    The variance at a point is the temperature times that of the samples, plus noise.
+    Noise is what then lacks to the mean square of the residuals: one number for all
+    points, or for those of each channel.
+    """
+    groups: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    for residual, place, variance in zip(seen.residuals, seen.where, seen.variances):
+
+        def split(field: Tensor, place: Tensor | None = place) -> list[Tensor]:
+            if not per_channel:
+                return [field.flatten()]
+            first = layout_of(field.shape, place).channels_first(field)
+            return [channel.flatten() for channel in first.unbind(1)]
+
+        for channel, pair in enumerate(zip(split(residual.square()), split(variance))):
+            groups.setdefault(channel, []).append(pair)
+    pooled = [
+        (torch.cat([a for a, _ in pairs]).double(), torch.cat([b for _, b in pairs]))
+        for pairs in groups.values()
+    ]
+    if not any(bool(spread.any()) for _, spread in pooled):
+        raise ValueError(
+            "the samples have no spread, so there is no temperature to fit; omit "
+            "temperature=True"
+        )
+    scores = []
+    for temperature in _TEMPERATURES.tolist():
+        score = 0.0
+        for squares, spread in pooled:
+            variance = temperature * spread + beyond(squares, spread, temperature)
+            score += float((variance.log() + squares / variance).sum())
+        scores.append(score)
+    return float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+
+
+def beyond(squares: Tensor, spread: Tensor, temperature: float) -> Tensor:
+    """Return the mean square minus the variance of samples, or a small rest."""
+    square = squares.mean()
+    return torch.maximum(square - temperature * spread.mean(), _LEAST_NOISE * square)
+
+
+def white_beyond(seen: Observed, temperature: float) -> Tensor:
+    """Return `beyond` of all points together."""
+    squares = torch.cat([r.flatten() for r in seen.residuals]).double().square()
+    spread = torch.cat([v.flatten() for v in seen.variances]).double()
+    return beyond(squares, spread, temperature)
+
+
+def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> Tensor:
+    """Set the spectrum to that of the residuals beyond the samples.
+
+    Returns
+    -------
+    Tensor
+        The mean variance of the noise.
+    """
+    noise._fit_beyond(seen.residuals, seen.where, seen.deviations, temperature)
+    shape, place = seen.residuals[0].shape, seen.where[0]
+    like = torch.zeros((), dtype=torch.float64)
+    return noise.spectrum.variance(shape, place, like).mean()
+
+
+def _kept(fields: Tensor) -> Tensor:
+    return fields.detach().to("cpu", torch.promote_types(fields.dtype, torch.float32))
+
+
+def _pairs(predicted: Predictive) -> Tensor:
+    """Return differences of samples that have the covariance of the samples."""
+    samples = predicted.samples
+    if samples is None or len(samples) < 2:
+        return _kept(predicted.mean).new_zeros(0, *predicted.mean.shape)
+    n = min(_PAIRS, len(samples) // 2)
+    few = _kept(samples[: 2 * n])
+    return (few[:n] - few[n:]) / 2**0.5
+
+
+def _not_empty(seen: Observed) -> Observed:
+    if not seen.residuals:
+        raise ValueError("batches is empty; the noise needs residuals to be fitted")
+    for residual in seen.residuals:
+        if not bool(residual.isfinite().all()):
+            raise ValueError(
+                "the residuals of these batches are not finite; look for nan or inf in "
+                "the data and in the predictions"
+            )
+    return seen

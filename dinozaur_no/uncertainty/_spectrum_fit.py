@@ -1,0 +1,183 @@
+"""Maximum-likelihood fit of a `Spectrum` by non-negative least squares.
+
+The covariance is linear in the weights of the times and in the white variance. Each
+step of Fisher's scoring is therefore a non-negative least squares problem with as many
+unknowns as times. On a grid the coefficients are independent, so a step needs their
+mean squares alone. On points the functions are not orthogonal, and a step needs the
+inverse covariance of each cloud in the space of the functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ._cosine_basis import layout_of
+from ._spectrum import Spectrum
+from ._spectrum_equations import (
+    Equations,
+    Part,
+    clouds_equations,
+    exact,
+    grids_equations,
+)
+
+#: Number of times, log-spaced.
+_TIMES = 24
+#: Steps at most; it took 5 to 8 in all problems tried.
+_STEPS = 30
+#: Relative change of the unknowns that ends the steps.
+_TOLERANCE = 5e-3
+#: Clouds of the first steps.
+_FEW = 16
+#: Fits on grids after the first one, each with the amplitude of the fit before.
+_ROUNDS = 2
+#: The white variance is at least this share of the mean square.
+_LEAST_WHITE = 1e-6
+
+
+class SpectrumFit:
+    """A spectrum fitted to residuals, beyond the spectrum of known deviations.
+
+    Parameters
+    ----------
+    residuals : sequence of Tensor
+        Batches of residual fields.
+    where : sequence of Tensor or None
+        Positions for each batch.
+    deviations : sequence of Tensor
+        For each batch some fields (n, *shape), or none, whose covariance is known to
+        be a part of the residuals', such as deviations of samples from their mean.
+    n_functions : int
+        Number of functions on points.
+    temperature : float, default 0.0
+        Factor of the covariance of the deviations.
+
+    Attributes
+    ----------
+    spectrum : Spectrum
+        The result.
+    """
+
+    def __init__(
+        self,
+        residuals: Sequence[Tensor],
+        where: Sequence[Tensor | None],
+        deviations: Sequence[Tensor],
+        n_functions: int,
+        temperature: float = 0.0,
+    ) -> None:
+        self._square = _mean_squares(residuals, where)
+        self._times = self._modes = self._box = torch.zeros(0)
+        self._thetas = [_start(square) for square in self._square.tolist()]
+        self._fit(residuals, where, deviations, n_functions)
+        self.spectrum = self._beyond(temperature)
+        # The amplitude depends on the spectrum. One more fit is enough on points.
+        for _ in range(_ROUNDS if where[0] is None else 1):
+            pairs = zip(residuals, where)
+            scales = [self.spectrum.amplitude(r.shape, w, r) for r, w in pairs]
+            self._fit(
+                [r / scale for r, scale in zip(residuals, scales)],
+                where,
+                [d / scale for d, scale in zip(deviations, scales)],
+                n_functions,
+            )
+            self.spectrum = self._beyond(temperature)
+
+    def _fit(
+        self,
+        residuals: Sequence[Tensor],
+        where: Sequence[Tensor | None],
+        deviations: Sequence[Tensor],
+        n_functions: int,
+    ) -> None:
+        """Fit a spectrum to fields without an amplitude."""
+        if where[0] is None:
+            parts, modes, largest = grids_equations(residuals, deviations)
+            box = torch.zeros(0, len(modes))
+        else:
+            positions = [exact(w) for w in where if w is not None]
+            flat = torch.cat([w.flatten(0, -2) for w in positions])
+            # As it will be stored, so that functions are the same ones later.
+            box = torch.stack([flat.amin(0), flat.amax(0)])
+            box = box.to(torch.get_default_dtype())
+            parts, modes, largest = clouds_equations(
+                residuals, deviations, positions, box.double(), n_functions
+            )
+        # From a field that is nearly constant to one that a grid just resolves.
+        shortest = min(0.5 / largest, 0.25)
+        self._times = torch.logspace(
+            math.log10(0.5), math.log10(shortest), _TIMES, dtype=torch.float64
+        )
+        self._modes, self._box = torch.tensor(modes), box
+        found = [self._scored(*own) for own in zip(parts, self._thetas)]
+        self._equations = [equations for equations, _ in found]
+        self._thetas = [theta for _, theta in found]
+
+    def _beyond(self, temperature: float) -> Spectrum:
+        """Return the spectrum of the residuals minus that of the deviations."""
+        found = [
+            _non_negative(e.matrix, e.residuals - temperature * e.deviations)
+            for e in self._equations
+        ]
+        theta = torch.stack(found)
+        white = torch.maximum(theta[:, -1], _LEAST_WHITE * self._square)
+        single = torch.get_default_dtype()
+        return Spectrum(
+            theta[:, :-1].to(single),
+            self._times.to(single),
+            white.to(single),
+            self._modes,
+            self._box,
+        )
+
+    def _scored(self, parts: Sequence[Part], theta: Tensor) -> tuple[Equations, Tensor]:
+        """Iterate Fisher's scoring; return the equations of the last step."""
+        floor = _LEAST_WHITE * float(theta.sum())
+        few = parts[:: math.ceil(len(parts) / _FEW)]
+        # Most steps with some of the clouds; a few steps with all of them then do.
+        for chosen in [few, parts] if len(few) < len(parts) else [parts]:
+            for _ in range(_STEPS):
+                every = [part.equations(self._times, theta) for part in chosen]
+                found = Equations(*(torch.stack(e).sum(0) for e in zip(*every)))
+                new = _non_negative(found.matrix, found.residuals)
+                new[-1] = new[-1].clamp(min=floor)
+                change = (new - theta).norm() / theta.norm()
+                theta = new
+                if bool(change < _TOLERANCE):
+                    break
+        return found, theta
+
+
+def _start(square: float) -> Tensor:
+    """Return weights and white variance of residuals of this mean square."""
+    theta = torch.full((_TIMES + 1,), 0.1 * square / _TIMES, dtype=torch.float64)
+    theta[-1] = 0.5 * square
+    return theta
+
+
+def _non_negative(matrix: Tensor, right: Tensor) -> Tensor:
+    """Minimise ``x^T matrix x / 2 - right^T x`` over non-negative x."""
+    from scipy.optimize import nnls  # importing it takes a while
+
+    scale = matrix.diagonal().sqrt().clamp(min=1e-300)
+    values, vectors = torch.linalg.eigh(matrix / scale[:, None] / scale)
+    root = values.clamp(min=1e-13 * float(values[-1])).sqrt()
+    factor, target = root[:, None] * vectors.mT, (vectors.mT @ (right / scale)) / root
+    x, _ = nnls(factor.numpy(), target.numpy(), maxiter=100 * len(right))
+    return torch.from_numpy(x) / scale
+
+
+def _mean_squares(
+    residuals: Sequence[Tensor], where: Sequence[Tensor | None]
+) -> Tensor:
+    """Average the squares of each channel."""
+    total, count = torch.zeros(()).double(), 0
+    for field, place in zip(residuals, where):
+        first = layout_of(field.shape, place).channels_first(exact(field))
+        total = total + first.square().flatten(2).sum((0, 2))
+        count += first.shape[0] * math.prod(first.shape[2:])
+    return total / count

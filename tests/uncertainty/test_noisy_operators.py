@@ -1,0 +1,349 @@
+"""Noise, temperature and likelihood of every method."""
+
+import math
+
+import pytest
+import torch
+from support.contract import smooth
+from support.graphs import bayesian_fnogno
+from support.models import seeded
+from support.operators import WIDE, variational_operator
+from torch import nn
+
+from dinozaur_no import (
+    CorrelatedNoise,
+    Deterministic,
+    Ensemble,
+    LastLayerLaplace,
+    MCDropout,
+    VariationalOperator,
+    WhiteNoise,
+    field_mean,
+)
+from dinozaur_no.metrics import evaluate_quantity
+from dinozaur_no.uncertainty._noise_fit import (
+    Observed,
+    best_temperature,
+    observe_means,
+)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.drop = WIDE(2, 4, (4, 4)), nn.Dropout(0.2)
+        self.last = nn.Conv2d(4, 1, 1)
+
+    def forward(self, x):
+        return self.last(self.drop(self.first(x)))
+
+
+def laplace(noise):
+    operator = LastLayerLaplace(Net(), 0.3, layer="last", noise=noise)
+    x = smooth(6, 2, (8, 8))
+    return operator.fit([(x, x[:, :1])], progress=False)
+
+
+METHODS = {
+    "deterministic": lambda noise: Deterministic(Net(), noise=noise),
+    "variational": lambda noise: VariationalOperator(Net(), noise=noise),
+    "dropout": lambda noise: MCDropout(Net(), noise=noise),
+    "laplace": laplace,
+    "ensemble": lambda noise: Ensemble([Net() for _ in range(3)], noise=noise),
+}
+every_method = pytest.mark.parametrize("build", METHODS.values(), ids=METHODS)
+
+
+def held_out(operator, n=400, grid=(8, 8), level=1.0):
+    """Targets are predictions plus a random constant and white noise."""
+    x = smooth(n, 2, grid)
+    with torch.no_grad():
+        mean = operator.eval()(x)
+    shift = level * torch.randn(n, 1, 1, 1)
+    return x, mean + shift + 0.2 * level * torch.randn_like(mean)
+
+
+def options_of(operator):
+    if isinstance(operator, LastLayerLaplace):
+        return {"method": "samples"}
+    return {}
+
+
+@every_method
+def test_intervals_of_means_hold_with_correlated_noise_alone(build):
+    covered = {}
+    for name, noise in (("white", WhiteNoise()), ("correlated", CorrelatedNoise())):
+        torch.manual_seed(0)
+        operator = build(noise)
+        x, y = held_out(operator)
+        torch.manual_seed(1)
+        operator.fit_noise(zip(x[:200].split(50), y[:200].split(50), strict=True))
+        found = operator.predict(x[200:], **options_of(operator))
+        truth = field_mean(y[None, 200:])[0]
+        result = evaluate_quantity(found.quantity(field_mean), truth)
+        covered[name] = result["coverage_90"]
+        low, high = found.interval(0.9)
+        inside = ((low < y[200:]) & (y[200:] < high)).float().mean().item()
+        assert inside == pytest.approx(0.9, abs=0.08)
+    assert covered["white"] < 0.5
+    assert covered["correlated"] == pytest.approx(0.9, abs=0.08)
+
+
+@every_method
+def test_residuals_of_the_mean_and_parts(build):
+    operator = build(CorrelatedNoise())
+    x, y = held_out(operator, 60)
+    with torch.no_grad():
+        operator.fit_noise([(x, y)], residuals_of="mean")
+    found = operator.predict(x[:5], **options_of(operator))
+    expected = operator.noise.variance(found.mean.shape)
+    torch.testing.assert_close(found.aleatoric_variance, expected)
+    assert operator.noise_variance > 0
+    assert "correlated" in repr(found)
+
+
+@every_method
+def test_checkpoints_hold_noise_and_temperature(build, tmp_path):
+    operator = build(CorrelatedNoise())
+    x, y = held_out(operator, 60)
+    operator.fit_noise([(x, y)])
+    operator.temperature = 3.0
+    operator.save_checkpoint(tmp_path, "operator")
+    torch.manual_seed(5)
+    other = build(CorrelatedNoise())
+    other.load_checkpoint(tmp_path, "operator")
+    assert other.temperature.item() == pytest.approx(3)
+    assert torch.equal(other.noise.weights, operator.noise.weights)
+    shape = (2, 1, 16, 16)
+    drawn = [o.noise.sample(shape, generator=seeded()) for o in (operator, other)]
+    assert torch.equal(*drawn)
+
+
+@every_method
+def test_without_noise_all_stays(build):
+    operator = build(None)
+    assert operator.noise is None
+    assert operator.temperature.item() == 1
+    x, _ = held_out(operator, 4)
+    found = operator.predict(x)
+    assert found.noise is None
+    assert found.aleatoric_variance.ndim == 0
+
+
+def test_checkpoints_without_a_temperature_can_be_loaded():
+    operator = Deterministic(Net())
+    state = operator.state_dict()
+    del state["raw_temperature"]
+    operator.temperature = 2.0
+    operator.load_state_dict(state)
+    assert operator.temperature.item() == 1
+
+
+def test_white_noise_that_is_fitted_gives_its_variance():
+    noise = WhiteNoise().fit(torch.full((3, 1, 8), 0.5))
+    assert Deterministic(Net(), noise=noise).noise_variance.item() == pytest.approx(
+        0.25
+    )
+
+
+def test_deterministic_prediction_is_the_model():
+    operator = Deterministic(Net(), 0.3).train()
+    x = smooth(3, 2, (8, 8))
+    found = operator.predict(x)
+    assert torch.equal(found.mean, operator.model.eval()(x))
+    assert not found.epistemic_variance.any()
+    assert found.draws(7).shape == (7, 3, 1, 8, 8)
+    y = found.mean + 0.5
+    assert operator.fit_noise([(x, y)]).item() == pytest.approx(0.25)
+    with pytest.raises(TypeError, match="Deterministic has no option n_samples"):
+        operator.predict(x, n_samples=3)
+
+
+# Temperature
+
+
+class Spread(nn.Module):
+    """Samples with a spread that is proportional to the input, by dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return x * (1 + self.drop(torch.ones_like(x)))
+
+
+@pytest.mark.parametrize("noise", [WhiteNoise, CorrelatedNoise])
+def test_temperature_is_found(noise):
+    """Errors have nine times the variance of the samples, and noise."""
+    torch.manual_seed(0)
+    operator = MCDropout(Spread(), noise=noise())
+    x = torch.rand(100, 1, 12, 12) + 0.1
+    spread = x.square()  # the variance of 1 + dropout of 1 is 1
+    y = 2 * x + torch.randn_like(x) * (9 * spread + 0.5).sqrt()
+    batches = list(zip(x.split(20), y.split(20), strict=True))
+    variance = operator.fit_noise(batches, temperature=True, n_samples=200)
+    assert operator.temperature.item() == pytest.approx(9, rel=0.25)
+    assert variance.item() == pytest.approx(0.5, abs=0.25)
+    found = operator.predict(x[:20], n_samples=200)
+    expected = operator.temperature.item() * spread[:20]
+    assert found.epistemic_variance.mean().item() == pytest.approx(
+        expected.mean().item(), rel=0.1
+    )
+    torch.testing.assert_close(found.samples.var(0), found.epistemic_variance)
+
+
+def test_temperature_has_the_highest_likelihood():
+    spread = torch.rand(4, 1, 9, 9).double() + 0.01
+    residual = torch.randn_like(spread) * (3 * spread).sqrt()
+    seen = Observed([residual], [None], [], [spread])
+    best = best_temperature(seen, per_channel=False)
+
+    def score(t):
+        square = residual.square()
+        noise = (square.mean() - t * spread.mean()).clamp(min=1e-6 * square.mean())
+        normal = torch.distributions.Normal(0, (t * spread + noise).sqrt())
+        return normal.log_prob(residual).sum()
+
+    assert all(score(best) >= score(best * factor) for factor in (0.5, 0.8, 1.25, 2))
+
+
+def test_temperature_and_spread_of_laplace_agree():
+    """Its spread depends on the noise, which is fitted at the same time."""
+    operator = laplace(None)
+    x, y = held_out(operator, 60)
+    operator.fit_noise([(x, y)], temperature=True, n_samples=50, generator=seeded())
+    options = {"n_samples": 50, "generator": seeded()}
+    seen = observe_means(operator, [(x, y)], options)
+    expected = best_temperature(seen, per_channel=False)
+    assert operator.temperature.item() == pytest.approx(expected, rel=0.3)
+    closed, sampled = (
+        operator.predict(x[:4]),
+        operator.predict(x[:4], method="samples", n_samples=2000),
+    )
+    ratio = closed.epistemic_variance.mean() / sampled.epistemic_variance.mean()
+    assert ratio.item() == pytest.approx(1, rel=0.15)
+
+
+def test_errors_of_temperature():
+    operator = Deterministic(Net())
+    x, y = held_out(operator, 10)
+    with pytest.raises(ValueError, match="no spread, so there is no temperature"):
+        operator.fit_noise([(x, y)], temperature=True)
+    with pytest.raises(ValueError, match="temperature"):
+        operator.temperature = 0.0
+    with pytest.raises(TypeError, match="fit_noise has no option method"):
+        operator.fit_noise([(x, y)], temperature=True, method="samples")
+
+
+# The likelihood of correlated residuals
+
+
+def correlated():
+    operator = variational_operator(noise=CorrelatedNoise())
+    x = smooth(30, 2, (8, 8))
+    y = operator.eval()(x).detach() + 0.3 * torch.randn(30, 1, 1, 1)
+    y = y + 0.1 * torch.randn_like(y)
+    return operator, x, y
+
+
+def test_elbo_uses_fitted_correlated_noise():
+    operator, x, y = correlated()
+    prediction = operator.eval()(x)
+    white = operator.log_likelihood(prediction, y)
+    operator.noise_variance = (y - prediction).square().mean().item()
+    white = operator.log_likelihood(prediction, y)
+    operator.fit_noise([(x, y)])
+    found = operator.log_likelihood(prediction, y)
+    torch.testing.assert_close(found, operator.noise.log_likelihood(y - prediction))
+    assert found.mean() > white.mean() + 10  # smooth residuals are no surprise
+    elbo = operator.elbo(prediction, y, num_data=30)
+    torch.testing.assert_close(elbo, found.sum() - operator.kl_divergence())
+
+
+def test_training_with_correlated_noise_leaves_the_noise_alone():
+    operator, x, y = correlated()
+    operator.fit_noise([(x, y)])
+    before = [b.clone() for b in operator.noise.buffers()]
+    raw = operator.raw_noise.clone()
+    operator.train()
+    operator.loss(operator(x), y, num_data=30).backward()
+    assert operator.layers[0].raw_time.grad.abs().sum() > 0
+    assert torch.equal(raw, operator.raw_noise)
+    for a, b in zip(before, operator.noise.buffers(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_noise_that_is_not_fitted_yet_is_white():
+    operator, x, y = correlated()
+    operator.train()
+    before = operator.noise_variance.item()
+    operator.loss(operator(x), y, num_data=30).backward()
+    assert operator.noise_variance.item() != before
+    assert operator.eval().predict(x[:2], n_samples=3).noise is None
+
+
+def test_points_have_positions():
+    """The output of a graph model is at points, which an argument names."""
+    model, sample = bayesian_fnogno(False)
+    operator = VariationalOperator(model, noise=CorrelatedNoise(where="out_p"))
+    with torch.no_grad():
+        mean = operator.eval()(**sample)
+    batches = []
+    for _ in range(30):
+        y = mean + torch.randn(()) + 0.1 * torch.randn_like(mean)
+        batches.append({**sample, "y": y})
+    operator.fit_noise(batches)
+    found = operator.predict(**sample, n_samples=20)
+    assert found.noise.shape == tuple(mean.shape)
+    means = found.draws(400, seeded()).flatten(1).mean(1)
+    assert 0.6 < means.std().item() < 1.5
+    where = sample["out_p"]
+    likelihood = operator.log_likelihood(mean, batches[0]["y"], where)
+    assert likelihood.shape == (1,)
+    with pytest.raises(ValueError, match="need where"):
+        operator.log_likelihood(mean, batches[0]["y"])
+
+
+def test_other_ways_to_find_positions():
+    class Points(nn.Module):
+        def forward(self, x, places):
+            return {"a": x + places.sum(-1, keepdim=True)}
+
+    x, places = torch.zeros(3, 20, 1), torch.rand(20, 2)
+    for where in ("places", lambda x, places: places):
+        operator = Deterministic(Points(), noise=CorrelatedNoise(where=where))
+        with pytest.raises(ValueError, match=r"must be a dict of positions"):
+            operator.fit_noise([{"x": x, "places": places, "y": operator(x, places)}])
+    operator = Deterministic(
+        Points(), noise=CorrelatedNoise(where=lambda x, places: {"a": places})
+    )
+    batch = {"x": x, "places": places, "y": {"a": torch.randn(3, 20, 1)}}
+    operator.fit_noise([batch] * 3)
+    assert operator.predict(x, places)["a"].draws(2).shape == (2, 3, 20, 1)
+    operator = Deterministic(Points(), noise=CorrelatedNoise(where="other"))
+    with pytest.raises(ValueError, match=r"where \(='other'\) is no argument"):
+        operator.fit_noise([batch])
+
+
+# Bad input
+
+
+@every_method
+def test_bad_residuals(build):
+    operator = build(CorrelatedNoise())
+    x, y = held_out(operator, 12)
+    with pytest.raises(ValueError, match="batches is empty"):
+        operator.fit_noise([])
+    with pytest.raises(ValueError, match="not finite"):
+        operator.fit_noise([(x, y * math.nan)])
+    with pytest.raises(ValueError, match="needs at least 8"):
+        operator.fit_noise([(x[:2], y[:2])])
+    assert not operator.noise.fitted
+    operator.fit_noise([(x, y)])
+    operator.predict(smooth(2, 2, (16, 8)))  # another resolution of a grid
+
+
+def test_noise_must_be_noise():
+    with pytest.raises(TypeError, match="noise must be a WhiteNoise or Correlated"):
+        Deterministic(Net(), noise=0.3)
