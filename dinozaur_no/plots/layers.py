@@ -203,8 +203,9 @@ def layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]:
 def _covariance(layer: BayesianDiffusionConv) -> Array:
     """Return the posterior covariance of ln tau, kernel by kernel."""
     n = layer.raw_time.numel()
-    tril = layer.posterior_scale_tril.double()[:n, :n]
-    return numbers(tril @ tril.mT)
+    tril = numbers(layer.posterior_scale_tril)[:n, :n]
+    covariance: Array = tril @ tril.T
+    return covariance
 
 
 def _correlation(matrix: Array) -> Array:

@@ -165,11 +165,29 @@ def test_parameters_per_item_are_those_of_single_items(kernels, learned):
         del given["diffusion_time"]
     if learned in ("both", "displacements"):
         del given["displacement"]
-    x = tensors["x"]
-    together = layer(x, **given)
+    for value in given.values():
+        value.requires_grad_()
+
+    def outcome(x, given, cotangent):
+        """Output, and gradients of learned parameters, then of given ones."""
+        y = layer(x, **given)
+        leaves = [layer.raw_time, layer.raw_displacement, *given.values()]
+        slopes = torch.autograd.grad(y, leaves, cotangent, allow_unused=True)
+        return y, slopes[:2], slopes[2:]
+
+    x, cotangent = tensors["x"], tensors["cotangent"]
+    y, of_learned, of_given = outcome(x, given, cotangent)
+    total = [0.0, 0.0]
     for i in range(3):
         alone = {name: value[i] for name, value in given.items()}
-        assert_close(layer(x[i : i + 1], **alone), together[i : i + 1])
+        one = outcome(x[i : i + 1], alone, cotangent[i : i + 1])
+        assert_close(one[0], y[i : i + 1])
+        total = [t if g is None else t + g for t, g in zip(total, one[1], strict=True)]
+        for actual, expected in zip(one[2], of_given, strict=True):
+            assert_close(actual, expected[i])
+    for actual, expected in zip(total, of_learned, strict=True):
+        if expected is not None:
+            assert_close(actual, expected)
 
 
 def test_displacements_can_be_given_without_drift():
