@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
+
+from ._torch import in_double
 
 T = TypeVar("T")
 
@@ -131,7 +132,10 @@ def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> N
 
 def numbers_of_shape(name: str, value: Any, shape: Sequence[int]) -> Tensor:
     """Return numbers in double precision on the CPU, expanded to a shape."""
-    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
+    try:
+        numbers = in_double(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} (={value!r}) must be a number or numbers") from error
     try:
         expanded: Tensor = numbers.expand(*shape)
         return expanded
