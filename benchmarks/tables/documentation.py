@@ -23,7 +23,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     from benchmarks.studies import calibration, demo
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
-    runs += [("initialisation", "small"), ("tune", "small")]
+    runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),

@@ -23,7 +23,9 @@ from benchmarks.tables import markdown
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
 
-TABLES = ("1", "2", "initialisation", "tune")
+TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune")
+#: Presets of the tables that have one column for each data set.
+SWEEPS = {"kernels": "short", "rates": "usual-rate"}
 NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -53,11 +55,14 @@ MEASURES = {
 
 def make_table(name: str, found: list[Record], preset: str) -> str:
     """Render a table; a sentence if there is no result for it."""
-    if name in ("initialisation", "tune") and preset == "paper":
+    if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
         blocks = tuned(found)
         command = "tune"
+    elif name in SWEEPS:
+        blocks = swept(found, SWEEPS[name])
+        command = f"tune navier_stokes dinozaur --preset {SWEEPS[name]} --kernels 4"
     elif name == "initialisation":
         blocks = [block for dataset in MESHES if (block := initialised(dataset, found))]
         command = "train-all car ahmed --preset torch-init"
@@ -149,7 +154,8 @@ def tuned(found: list[Record]) -> list[str]:
     for record in found:
         if record["preset"] in preset_names(record["dataset"]):
             continue
-        if record["noise"] not in ("none", "fitted"):
+        base = record["preset"].partition("+")[0]
+        if record["noise"] not in ("none", "fitted") or base in SWEEPS.values():
             continue
         block = (record["dataset"], record["noise"], record["epochs"])
         line = (record["model"], record["uncertainty"], record["preset"])
@@ -172,6 +178,36 @@ def tuned(found: list[Record]) -> list[str]:
         text = _block(title, columns, lines, list(groups.values()))
         blocks.append(text.replace("test samples", "held-out samples"))
     return blocks
+
+
+def swept(found: list[Record], base: str) -> list[str]:
+    """Return one table of the settings that were tuned in a preset, on all data sets.
+
+    Each column has another budget; only numbers of one column compare.
+    """
+    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    for record in found:
+        preset, _, setting = record["preset"].partition("+")
+        if preset == base:
+            line = groups.setdefault((record["model"], setting), {})
+            line.setdefault(record["dataset"], []).append(record)
+    if not groups:
+        return []
+    datasets = [d for d in DATASETS if any(d in own for own in groups.values())]
+    ordered = sorted(groups, key=lambda line: ([*MODELS].index(line[0]), line[1]))
+    measure = MEASURES["relative_l2"]
+    lines = [[short_title(model), setting] for model, setting in ordered]
+    for dataset in datasets:
+        own = [groups[line].get(dataset, []) for line in ordered]
+        for line, cell in zip(lines, column(own, "relative_l2", measure), strict=True):
+            line.append(cell)
+    columns = ["Model", "Setting", *(DATASETS[d].partition(" (")[0] for d in datasets)]
+    notes = []
+    for dataset in datasets:
+        own = [groups[line].get(dataset, []) for line in ordered]
+        text = note(own).replace("test samples", "held-out samples")
+        notes.append(f"{DATASETS[dataset].partition(' (')[0]}: {text}")
+    return [f"{markdown([columns, *lines])}\n\n{measure.title}. {' '.join(notes)}"]
 
 
 def _block(
