@@ -189,8 +189,8 @@ def swept(found: list[Record], base: str) -> list[str]:
     for record in found:
         preset, _, setting = record["preset"].partition("+")
         if preset == base:
-            line = groups.setdefault((record["model"], setting), {})
-            line.setdefault(record["dataset"], []).append(record)
+            of_line = groups.setdefault((record["model"], setting), {})
+            of_line.setdefault(record["dataset"], []).append(record)
     if not groups:
         return []
     datasets = [d for d in DATASETS if any(d in own for own in groups.values())]
@@ -199,8 +199,8 @@ def swept(found: list[Record], base: str) -> list[str]:
     lines = [[short_title(model), setting] for model, setting in ordered]
     for dataset in datasets:
         own = [groups[line].get(dataset, []) for line in ordered]
-        for line, cell in zip(lines, column(own, "relative_l2", measure), strict=True):
-            line.append(cell)
+        for cells, cell in zip(lines, column(own, "relative_l2", measure), strict=True):
+            cells.append(cell)
     columns = ["Model", "Setting", *(DATASETS[d].partition(" (")[0] for d in datasets)]
     notes = []
     for dataset in datasets:
