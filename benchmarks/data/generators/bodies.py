@@ -63,19 +63,11 @@ def body_samples(
     cells: Cells = CELLS,
     panel_cells: Cells = PANEL_CELLS,
 ) -> dict[str, NDArray[np.generic]]:
-    """Compute samples of a family.
+    """Compute samples of a family, one for each seed.
 
-    Parameters
-    ----------
-    family : Family
-    seeds : sequence of int
-        One for each sample.
-    grid : int
-        Points per axis of the grid of distances.
-    cells : three integers
-        Cells of the surface mesh along length, width and height.
-    panel_cells : three integers
-        Cells of the mesh on which the flow is solved; the second must be even.
+    ``grid`` is the number of points per axis of the grid of distances. The surface mesh
+    has ``cells`` along length, width and height, the flow is solved on ``panel_cells``,
+    of which the second must be even.
 
     Returns
     -------

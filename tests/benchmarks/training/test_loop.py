@@ -13,7 +13,7 @@ from support.runs import ENVIRONMENT, log_of
 from torch import nn
 
 from benchmarks import tables
-from benchmarks.data import Splits
+from benchmarks.data.splits import Splits
 from benchmarks.experiments import Experiment
 from benchmarks.tables import records
 from benchmarks.training import loop

@@ -194,16 +194,15 @@ def test_item_is_what_fnogno_takes(made):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"grid": 1}, ValueError, r"grid \(=1\)"),
-        ({"grid": 8.0}, TypeError, r"grid \(=8.0\)"),
-        ({"cells": (4, 4)}, ValueError, r"cells \(=\(4, 4\)\)"),
-        ({"panel_cells": (4, 3, 4)}, ValueError, r"panel_cells .*even number"),
+        ({"grid": 1}, r"grid \(=1\)"),
+        ({"cells": (4, 4)}, r"cells \(=\(4, 4\)\)"),
+        ({"panel_cells": (4, 3, 4)}, r"panel_cells .*even number"),
     ],
 )
-def test_bad_arguments_are_named(change, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
         ahmed.recipe(**SMALL | change)
 
 
