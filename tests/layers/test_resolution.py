@@ -102,6 +102,29 @@ def test_second_layer_reads_the_same_on_every_grid(feature_grid):
         assert error > 1e-3
 
 
+@pytest.mark.parametrize("n_modes", [(4,), (6, 4), (4, 2, 4)], ids=str)
+def test_reflections_commute(n_modes):
+    grid = (12, 9, 8)[: len(n_modes)]
+    problem = Problem(grid=grid, n_modes=n_modes, feature_grid="modes")
+    layer, x = problem.layer(), problem.tensors()["x"]
+    for axis in range(2, x.ndim):
+        reflected = x.flip(axis).roll(1, axis)
+        assert_close(layer(reflected), layer(x).flip(axis).roll(1, axis), 1e-10)
+
+
+@pytest.mark.parametrize("feature_grid", ["modes", "output"])
+def test_translations_commute_where_both_grids_move_by_whole_points(feature_grid):
+    """Eleven points of features, on every second one of the output."""
+    problem = Problem(grid=(22,), n_modes=(6,), feature_grid=feature_grid)
+    layer, x = problem.layer(), problem.tensors()["x"]
+    assert_close(layer(x.roll(2, -1)), layer(x).roll(2, -1), 1e-10)
+    error = relative_error(layer(x.roll(1, -1)), layer(x).roll(1, -1))
+    if feature_grid == "output":
+        assert error < 1e-10
+    else:
+        assert error > 1e-3
+
+
 def test_gradient_layer_is_the_same_function_on_even_grids():
     """Upstream shifts the modes of odd grids, so these are not compared."""
     torch.manual_seed(0)
