@@ -38,7 +38,7 @@ def _as_int(name: str, value: Any) -> int:
         raise TypeError(f"{name} (={value!r}) must be an integer") from error
 
 
-def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
+def check_modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     """One positive int per axis; a single one will do for a single axis."""
     values = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(values) != order or not values:
@@ -47,11 +47,11 @@ def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     return tuple(positive_int(name, v) for v in values)
 
 
-def modes_within(
+def check_modes_within(
     value: Any, order: int, limit: Sequence[int] | None
 ) -> tuple[int, ...]:
     """``n_modes`` as given, checked against ``max_n_modes``."""
-    modes = modes_per_axis("n_modes", value, order)
+    modes = check_modes_per_axis("n_modes", value, order)
     if limit is not None and any(m > most for m, most in zip(modes, limit)):
         raise ValueError(
             f"n_modes (={list(modes)}) exceeds max_n_modes (={list(limit)})"

@@ -24,7 +24,7 @@ from benchmarks.models import NO_SCALE
 from benchmarks.studies.darcy import load_fields, padded_fno, predict_fields
 from benchmarks.studies.demo import BATCH, N_DRAWS, RATE
 from benchmarks.training import loop
-from benchmarks.training.devices import check_device, launch
+from benchmarks.training.devices import check_device, launch_device
 from benchmarks.training.recipes import WARM_SCALE, Phase, Recipe
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
 
     An interrupted run resumes.
     """
-    options.check_positive(args, "threads")
+    options.check_positive_options(args, "threads")
     options.check_place(args, "smoke")
     check_device(args.device)
     size = SMOKE if args.smoke else FULL
@@ -144,7 +144,7 @@ def train(
     )
     name = f"calibration-{method.replace(', ', '-').replace(' ', '-')}-seed{seed}"
     folder = (args.out or tables.OUTPUT) / name
-    training = loop.Run(launch(args.device), recipe, splits, seed, folder)
+    training = loop.Run(launch_device(args.device), recipe, splits, seed, folder)
     loop.train([training], f"{method}, seed {seed}")
     return training
 

@@ -20,11 +20,11 @@ from torch import nn
 from benchmarks import environment, tables
 from benchmarks.experiments import WEIGHT_DECAY
 from benchmarks.memory import megabytes_kept_for_backward
-from benchmarks.options import add_machine, add_smoke, check_positive
+from benchmarks.options import add_machine, add_smoke, check_positive_options
 from benchmarks.studies import darcy
 from benchmarks.studies.demo_picture import Array, save_picture
 from benchmarks.training import loop
-from benchmarks.training.devices import check_device, launch
+from benchmarks.training.devices import check_device, launch_device
 from benchmarks.training.recipes import Phase, Recipe
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             "--publish replaces the committed results: leave out --smoke and --out"
         )
-    check_positive(args, "train", "epochs", "stride", "threads")
+    check_positive_options(args, "train", "epochs", "stride", "threads")
     check_device(args.device)
     smoke = args.smoke
     n_train = args.train or (8 if smoke else 256)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
     # Where an interrupted run resumes from.
     folder = out / f"demo-runs-{n_train}-{epochs}-{stride}" if out else None
     points = splits.train[0]["x"].shape[-1]
-    fabric = launch(args.device)
+    fabric = launch_device(args.device)
     runs = {}
     for name, build in MODELS.items():
         recipe = recipe_of(

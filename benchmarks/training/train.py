@@ -11,11 +11,16 @@ from lightning_fabric import Fabric
 from benchmarks.experiments import DATASETS, NOISES, Experiment, find_experiment
 from benchmarks.files import locked
 from benchmarks.models import count_parameters
-from benchmarks.options import add_again, add_machine, check_place, check_positive
+from benchmarks.options import (
+    add_again,
+    add_machine,
+    check_place,
+    check_positive_options,
+)
 from benchmarks.presets import VARIED, preset_names
 from benchmarks.tables import OUTPUT, records
 from benchmarks.training import loop
-from benchmarks.training.devices import PRECISIONS, check_device, launch
+from benchmarks.training.devices import PRECISIONS, check_device, launch_device
 from benchmarks.training.evaluation import Result, draws_of, evaluate_noises
 from benchmarks.training.recipes import recipe_of
 from benchmarks.training.samples import load_splits
@@ -77,7 +82,7 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, evaluate, record; or say that the results are there."""
-    check_options(args)
+    check_train_options(args)
     experiment = find_experiment(
         args.dataset, args.model, args.uncertainty, args.preset
     )
@@ -87,9 +92,9 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_train_options(args: argparse.Namespace) -> None:
     """Validate the common options."""
-    check_positive(args, "epochs", "threads")
+    check_positive_options(args, "epochs", "threads")
     check_place(args, "epochs", "files")
     if getattr(args, "preset", None) == "smoke" and args.out is None:
         raise ValueError(
@@ -133,7 +138,7 @@ def train_experiment(
         )
         return True
     directory = directory_of(experiment, seed, args.out)
-    fabric = launch(args.device, args.precision)
+    fabric = launch_device(args.device, args.precision)
     if fabric.global_rank > 0:
         _train(fabric, experiment, seed, directory, args)
         return True

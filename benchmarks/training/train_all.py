@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train experiments that have no results yet."""
-    train.check_options(args)
+    train.check_train_options(args)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             "train-all shares experiments, not batches: start it several times without "

@@ -84,7 +84,7 @@ def body_samples(
     return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 
-def surface_pressure(
+def body_pressure(
     family: Family,
     parameters: Mapping[str, float],
     *,
@@ -144,7 +144,7 @@ def _sample(
     family: Family, seed: int, points: Array, cells: Cells, panel_cells: Cells
 ) -> dict[str, NDArray[np.generic]]:
     parameters = family.draw(seed)
-    vertices, triangles, cp = surface_pressure(
+    vertices, triangles, cp = body_pressure(
         family, parameters, cells=cells, panel_cells=panel_cells
     )
     speed = parameters["speed"] if family.speed is None else family.speed
