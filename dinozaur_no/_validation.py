@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
-
-from ._torch import in_double
 
 T = TypeVar("T")
 
@@ -132,8 +131,10 @@ def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> N
 
 def numbers_of_shape(name: str, value: Any, shape: Sequence[int]) -> Tensor:
     """Return numbers in double precision on the CPU, expanded to a shape."""
+    if isinstance(value, Tensor):  # first to the CPU: some devices have no float64
+        value = value.detach().cpu()
     try:
-        numbers = in_double(value)
+        numbers = torch.as_tensor(value, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} (={value!r}) must be a number or numbers") from error
     try:

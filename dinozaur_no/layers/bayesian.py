@@ -20,7 +20,7 @@ Covariance = Literal["full", "diagonal"]
 SamplePer = Literal["batch", "item"]
 
 #: Initial posterior scale of displacements in units of that of ln tau.
-_SHARE_OF_SCALE = 0.1
+SHARE_OF_SCALE = 0.1
 #: Takes a layer, its input and a function that computes the input's coefficients.
 Analysis = Callable[["BayesianDiffusionConv", Tensor, Callable[[], Tensor]], Tensor]
 
@@ -113,7 +113,7 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         scale = positive("scale_init", scale_init)
         times, n = self.raw_time.numel(), self.posterior_size
         scales = self.raw_time.new_full((n,), math.log(scale))
-        scales[times:] += math.log(_SHARE_OF_SCALE)
+        scales[times:] += math.log(SHARE_OF_SCALE)
         self.raw_scale = nn.Parameter(scales.detach())
         below = n * (n - 1) // 2 if covariance == "full" else 0
         self.register_parameter(

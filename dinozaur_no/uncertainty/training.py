@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._validation import positive, positive_int
-from ..layers.bayesian import BayesianDiffusionConv
+from ..layers.bayesian import SHARE_OF_SCALE, BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
 from .variational import VariationalOperator, kl_weight
 
@@ -237,7 +237,8 @@ def warm_start(
         The same model with `DiffusionSpectralConv` layers, or its ``state_dict``. Modes
         and extent must be the same too; a ``state_dict`` does not hold them.
     scale : float, optional
-        Initial standard deviation of ln tau, by default the current one.
+        Initial standard deviation of ln tau, by default the current one. That of
+        displacements is a tenth of it, as a share of the box.
 
     Returns
     -------
@@ -271,7 +272,9 @@ def warm_start(
     inner.load_state_dict({**own, **state})
     for layer in inner.modules():
         if isinstance(layer, BayesianDiffusionConv) and scale is not None:
-            layer.posterior_scale_tril = scale * torch.eye(layer.posterior_size)
+            scales = torch.full((layer.posterior_size,), scale)
+            scales[layer.raw_time.numel() :] *= SHARE_OF_SCALE
+            layer.posterior_scale_tril = scales.diag()
     return model
 
 

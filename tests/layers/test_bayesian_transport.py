@@ -174,6 +174,9 @@ def test_warm_start_copies_displacements():
         model.fno_blocks.convs, trained.fno_blocks.convs, strict=True
     ):
         assert torch.equal(layer.displacement, source.displacement)
+        # Of 2 x 4 times, then of 4 x 2 components, which are shares of the box.
+        scales = layer.posterior_scale_tril.diagonal().tolist()
+        assert scales == pytest.approx([0.3] * 8 + [0.03] * 8)
     still = FNO((4, 4), 1, 1, 4, n_layers=2, conv_module=DiffusionSpectralConv)
     with pytest.raises(ValueError, match=r"trained lacks .*raw_displacement"):
         warm_start(model, still)
