@@ -48,6 +48,11 @@ MODELS: Mapping[str, Callable[..., nn.Module]] = {
     "DINOZAUR": partial(FNO, conv_module=DiffusionSpectralConv),
     "Bayesian": partial(FNO, conv_module=BayesianDiffusionConv),
 }
+TRANSPORT: Mapping[str, Callable[..., nn.Module]] = {
+    "Transport": partial(
+        FNO, conv_module=DiffusionSpectralConv.configure(kernels=4, drift=True)
+    )
+}
 COLUMNS = {
     "model": "Model",
     "parameters": "Parameters",
@@ -72,6 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--publish",
         action="store_true",
         help="make these the committed results, shown in the README",
+    )
+    parser.add_argument(
+        "--transport",
+        action="store_true",
+        help="also train DINOZAUR with four kernels of which three move",
     )
     add_machine(parser)
     add_smoke(parser)
@@ -103,7 +113,8 @@ def run(args: argparse.Namespace) -> None:
     points = splits.train[0]["x"].shape[-1]
     fabric = launch_device(args.device)
     runs = {}
-    for name, build in MODELS.items():
+    models = {**MODELS, **TRANSPORT} if args.transport else MODELS
+    for name, build in models.items():
         recipe = recipe_of(
             name, partial(darcy.padded_fno, points, width, MODES, build), epochs
         )
