@@ -102,10 +102,10 @@ class ConditionalDiffusionConv(DiffusionSpectralConv):
             )
         with full_precision(x.device.type):
             time = time * _linear(self.time_weight, z).exp()
-            if self.displacement_weight is not None:
-                moved = self._arrows(_linear(self.displacement_weight, z))
-                arrows = None if arrows is None or moved is None else arrows + moved
-        return time, arrows
+            if self.displacement_weight is None:
+                return time, arrows
+            moved = self._arrows(_linear(self.displacement_weight, z))
+            return time, moved if arrows is None or moved is None else arrows + moved
 
 
 class ConditionalBayesianDiffusionConv(ConditionalDiffusionConv, BayesianDiffusionConv):
