@@ -294,11 +294,11 @@ def test_trainer():
     conv = ConditionalDiffusionConv.configure(gradient_features=False)
     model = Conditioned(FNO((16,), 1, 1, 16, n_layers=2, conv_module=conv))
     optimizer = torch.optim.Adam(parameter_groups(model, 1e-2))
-    Trainer(model=model, n_epochs=30).train(
+    Trainer(model=model, n_epochs=60).train(
         train_loader=DataLoader(items, batch_size=8, shuffle=True),
         test_loaders={},
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30),
+        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60),
         training_loss=lambda out, y, **_: (out - y).square().mean(),
     )
     with torch.no_grad():
