@@ -189,6 +189,8 @@ for name, error in errors.items():
     left.loglog(TESTED, error, marker="o", markersize=4, label=name)
 for v in SEEN:
     left.axvline(v, color="grey", linewidth=0.8, linestyle=":")
+left.set_xticks(SEEN, [f"{v:.4f}" for v in SEEN])
+left.set_xticks([], minor=True)
 left.set(xlabel="viscosity (dotted: training)", ylabel="relative L2 error")
 left.legend()
 
