@@ -11,16 +11,11 @@ from collections.abc import Sequence
 
 #: By group: the name of a command, its module, its help.
 GROUPS = {
-    "Data": {
-        "data": ("data.command", "generate, read, check and show the data"),
-    },
+    "Data": {"data": ("data.command", "generate, read, check and show the data")},
     "Training": {
         "list": ("training.listing", "experiments, with numbers of parameters"),
         "train": ("training.train", "train one experiment"),
-        "train-all": (
-            "training.train_all",
-            "train many; several processes share the work",
-        ),
+        "train-all": ("training.train_all", "train many; processes share the work"),
         "tune": ("training.tune", "compare values of one setting on held-out samples"),
     },
     "Results": {
@@ -28,19 +23,11 @@ GROUPS = {
         "figure": ("tables.figure", "figures from results and trained models"),
     },
     "Studies": {
-        "demo": (
-            "studies.demo",
-            "train FNO, TFNO, DINOZAUR and its Bayesian version; table and picture",
-        ),
-        "calibration": (
-            "studies.calibration",
-            "accuracy and coverage, deterministic and Bayesian, on Darcy flow",
-        ),
+        "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
+        "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),
     },
-    "Cost": {
-        "cost": ("cost.command", "time and memory of layers and models"),
-    },
+    "Cost": {"cost": ("cost.command", "time and memory of layers and models")},
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 

@@ -43,24 +43,12 @@ WEIGHT_DECAY = 1e-4
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the experiments: neuraloperator's FNO or FNOGNO with some options.
+    """A model of the experiments: neuraloperator's FNO or FNOGNO with some options."""
 
-    Attributes
-    ----------
-    title : str
-        Name in tables.
-    options : mapping
-        Options of neuraloperator's blocks. A rank of ``"low"`` is ``low_rank`` of the
-        preset.
-    diffusion : mapping, optional
-        Options of `DiffusionSpectralConv`, for models of these layers. Only such models
-        can be Bayesian.
-    domain : str
-        ``"grid"``, ``"mesh"`` or ``"both"``.
-    """
-
-    title: str
+    title: str  # in tables
+    # Of neuraloperator's blocks. A rank of "low" is `low_rank` of the preset.
     options: Mapping[str, Any] = field(default_factory=dict)
+    # Options of DiffusionSpectralConv. Only models of these layers can be Bayesian.
     diffusion: Mapping[str, Any] | None = None
     domain: Literal["grid", "mesh", "both"] = "both"
 
@@ -104,13 +92,7 @@ SCHEDULE_FREE = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """One line of a table: a model trained on a data set, with a preset.
-
-    Attributes
-    ----------
-    dataset, model, uncertainty, preset : str
-        As on the command line.
-    """
+    """One line of a table: a model trained on a data set, with a preset."""
 
     dataset: str
     model: str

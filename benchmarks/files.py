@@ -16,12 +16,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; move it there when all went well.
 
     Readers of ``target`` see the old file or the new one, never a part of it. After an
-    error the temporary file is removed and ``target`` is untouched.
-
-    Parameters
-    ----------
-    target : Path
-        The file to write. Its directory is created when missing.
+    error the temporary file is removed and ``target`` is untouched. A missing directory
+    is created.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(
@@ -44,17 +40,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
 def locked(path: Path, wait: bool = True, notice: str = "") -> Iterator[bool]:
     """Hold the lock of a path that need not exist; yield whether it was free.
 
-    The system releases the lock when the process ends, however it ends.
-
-    Parameters
-    ----------
-    path : Path
-        What to lock. The lock itself is a hidden file beside it, which stays.
-    wait : bool, default True
-        Wait until the lock is free. Otherwise the body runs in any case and has to look
-        at the yielded value.
-    notice : str, optional
-        Printed before waiting.
+    The lock is a hidden file beside the path, which stays. The system releases it when
+    the process ends, however it ends. If ``wait`` is False, the body runs in any case
+    and has to look at the yielded value. ``notice`` is printed before waiting.
     """
     if sys.platform == "win32":
         yield True  # Windows has no flock: one process at a time is up to the user

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.experiments import MODELS, Experiment
+from benchmarks.presets import Preset
 from dinozaur_no import (
     BayesianDiffusionConv,
     DiffusionSpectralConv,
@@ -61,15 +62,7 @@ def crop(field: Tensor, grid: Sequence[int]) -> Tensor:
 
 
 class PaddedOperator(nn.Module):
-    """A model that sees its input on a padded grid.
-
-    Parameters
-    ----------
-    operator : nn.Module
-        Model from fields to fields on the same grid.
-    padded : tuple of int
-        Points per axis that it sees.
-    """
+    """A model, from fields to fields on the same grid, that sees a padded grid."""
 
     def __init__(self, operator: nn.Module, padded: tuple[int, ...]) -> None:
         super().__init__()
@@ -86,41 +79,20 @@ class MeshOperator(nn.Module):
 
     The paper encodes input features and positions of the grid as well as those of the
     vertices. Upstream's graph layer encodes the vertices itself. Only the Fourier
-    layers see the padding.
-
-    Parameters
-    ----------
-    operator : FNOGNO
-        Takes ``2 * frequencies`` channels per input channel and coordinate.
-    padded : tuple of int
-        Points per axis that its Fourier layers see.
-    frequencies : int
-        Sinusoids per number, a sine and a cosine of each.
-    stretch : float
-        Factor of all numbers. The radius of the operator is one of stretched positions.
+    layers see the padding. All numbers are multiplied by ``stretch`` first; the radius
+    of the operator is one of stretched positions.
     """
 
-    def __init__(
-        self,
-        operator: FNOGNO,
-        padded: tuple[int, ...],
-        frequencies: int,
-        stretch: float,
-    ) -> None:
+    def __init__(self, operator: FNOGNO, settings: Preset) -> None:
         super().__init__()
         self.operator = operator
-        self.padded = padded
-        self.stretch = stretch
-        # Acts on each number separately.
-        self.encoding = SinusoidalEmbedding(1, frequencies, "transformer")
+        self.padded = settings.padded
+        self.stretch = settings.stretch
+        # Acts on each number separately, with a sine and a cosine of each frequency.
+        self.encoding = SinusoidalEmbedding(1, settings.frequencies, "transformer")
 
     def forward(self, in_p: Tensor, out_p: Tensor, f: Tensor) -> Tensor:
         """From fields on the grid (1, *grid, c) to vertices (1, vertices, channels)."""
-        if len(f) != 1:
-            raise ValueError(
-                f"f has {len(f)} fields, but one geometry at a time is possible: use a "
-                "batch of 1"
-            )
         in_p, out_p, f = (self.stretch * numbers for numbers in (in_p, out_p, f))
         grid = in_p.shape[:-1]
         numbers = torch.cat([f[0], in_p], -1).reshape(-1, 1)
@@ -180,9 +152,7 @@ def _build_on_mesh(experiment: Experiment, options: dict[str, Any]) -> nn.Module
         fno_channel_mlp_skip="linear",
         **{f"fno_{name}": value for name, value in options.items()},
     )
-    model = MeshOperator(
-        operator, settings.padded, settings.frequencies, settings.stretch
-    )
+    model = MeshOperator(operator, settings)
     accelerate_gno(model)
     for block in model.modules():
         if isinstance(block, GNOBlock):
@@ -219,8 +189,7 @@ def convolution_options(experiment: Experiment) -> dict[str, Any]:
         first = {"scale_init": 0.5, "time_init": math.exp(-5)}  # the paper's
         if settings.warm_epochs:
             first = {"scale_init": NO_SCALE}
-        layer = BayesianDiffusionConv.configure(**diffusion, **first)
-        options["conv_module"] = layer
+        options["conv_module"] = BayesianDiffusionConv.configure(**diffusion, **first)
     elif diffusion is not None:
         options["conv_module"] = DiffusionSpectralConv.configure(**diffusion)
     if experiment.uncertainty == "dropout":

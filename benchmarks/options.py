@@ -39,7 +39,7 @@ def add_smoke(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_positive(args: argparse.Namespace, *names: str) -> None:
+def check_positive_options(args: argparse.Namespace, *names: str) -> None:
     """Raise an error if an option is given and not positive; set the threads."""
     for name in names:
         value = getattr(args, name)

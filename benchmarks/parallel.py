@@ -21,14 +21,8 @@ def parallel_map(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of ``items``.
 
-    Parameters
-    ----------
-    function : callable
-        Importable by name, as new processes must find it.
-    items : sequence
-        What to apply it to.
-    workers : int
-        Number of processes; with 1 everything happens in this one.
+    The function must be importable by name, as new processes must find it. With one
+    worker everything happens in this process.
     """
     if workers == 1:
         yield from map(function, items)

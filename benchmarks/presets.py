@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from benchmarks.data import FINE_CELLS
+from benchmarks.data.generators.meshes import FINE_CELLS
 
 Schedule = Literal["one-cycle", "schedule-free"]
 
@@ -22,91 +22,46 @@ ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)
 
 @dataclass(frozen=True)
 class Preset:
-    """Sizes and settings of the experiments on one data set.
-
-    Attributes
-    ----------
-    n_train, n_test : int
-        Samples.
-    data : mapping
-        Further settings of the data, as ``load_splits`` takes them.
-    padded : tuple of int
-        Points per axis that the Fourier layers see.
-    width : int
-        Channels.
-    modes : tuple of int
-        Modes per axis.
-    layers : int
-        Fourier blocks.
-    epochs, bayesian_epochs : int
-        Passes over the training samples.
-    warm_epochs : int
-        First epochs of a Bayesian model, without posterior scale.
-    warm_rate : float
-        Factor of the learning rate after these; the posterior's is ten times as high.
-    batch : int
-        Samples per step, of all processes together.
-    rate : float, optional
-        Learning rate of all models, instead of the paper's.
-    rates : mapping
-        Learning rates of some models, instead of ``rate``.
-    schedule : str, optional
-        Schedule of all models, instead of the paper's.
-    kernels : str
-        Heat kernels of DINOZAUR's layers instead of the model's own: ``"rest"`` for the
-        paper's, ``"drift"`` for one that moves, or a number of kernels of which all but
-        the first move.
-    feature_grid : str
-        Where DINOZAUR's layers form gradient features, ``"modes"`` or ``"output"``.
-    initialisation : str
-        Weights of pointwise layers: ``"torch"``, the defaults of torch and
-        neuraloperator, or ``"balanced"``, see `benchmarks.models.balance`.
-    kl_weight : float or "paper"
-        Weight of the KL divergence. The paper adds the whole divergence to each field;
-        1 makes the loss an evidence bound.
-    draws : int
-        Posterior samples per prediction.
-    held_out : int
-        Samples for choosing settings, which replace the test samples.
-    radius : float
-        Radius of the graph from grid to surface.
-    low_rank : float
-        Tucker rank of TFNO and TGINO; it makes them about as large as DINOZAUR.
-    frequencies : int
-        Sinusoids that encode positions and inputs on meshes.
-    stretch : float
-        Factor of these inputs. With 1 all sinusoids are nearly straight lines in the
-        unit cube; with 2 pi the fastest one has a whole period there.
-    kernel : tuple of int
-        Hidden widths of the kernel of the graph layer.
-    """
+    """Sizes and settings of the experiments on one data set."""
 
     n_train: int
     n_test: int
-    data: Mapping[str, Any]
-    padded: tuple[int, ...]
+    data: Mapping[str, Any]  # further settings of the data, as load_splits takes them
+    padded: tuple[int, ...]  # points per axis that the Fourier layers see
     width: int
     modes: tuple[int, ...]
     layers: int = 4
     epochs: int = 150
     bayesian_epochs: int = 200
-    warm_epochs: int = 0
+    warm_epochs: int = 0  # first epochs of a Bayesian model, without posterior scale
+    # Factor of the learning rate after these; the posterior's is ten times as high.
     warm_rate: float = 1 / 3
-    batch: int = 16
+    batch: int = 16  # of all processes together
+    # Learning rates: of all models instead of the paper's, of some instead of `rate`.
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
-    schedule: Schedule | None = None
+    schedule: Schedule | None = None  # of all models, instead of the paper's
+    # Heat kernels of DINOZAUR's layers instead of the model's own: "rest" for the
+    # paper's, "drift" for one that moves, or a number of kernels of which all but the
+    # first move.
     kernels: str = ""
-    feature_grid: Literal["modes", "output"] = "modes"
+    feature_grid: Literal["modes", "output"] = "modes"  # of DINOZAUR's layers
+    layer_rate: float = 1.0  # factor of the learning rate of DINOZAUR's layers
+    # Weights of pointwise layers: those of torch and neuraloperator, or `balance` of
+    # benchmarks.models.
     initialisation: Literal["torch", "balanced"] = "torch"
+    # Weight of the KL divergence. The paper adds the whole divergence to each field; 1
+    # makes the loss an evidence bound.
     kl_weight: float | Literal["paper"] = "paper"
-    draws: int = 100
-    held_out: int = 0
-    radius: float = 0.0
-    low_rank: float = 1e-4
-    frequencies: int = 16
+    draws: int = 100  # posterior samples per prediction
+    held_out: int = 0  # samples for choosing settings, which replace the test samples
+    radius: float = 0.0  # of the graph from grid to surface
+    low_rank: float = 1e-4  # of TFNO and TGINO; about as large as DINOZAUR with it
+    frequencies: int = 16  # sinusoids that encode positions and inputs on meshes
+    # Factor of these inputs. With 1 all sinusoids are nearly straight lines in the unit
+    # cube; with 2 pi the fastest one has a whole period there.
     stretch: float = 1.0
-    kernel: tuple[int, ...] = ()
+    kernel: tuple[int, ...] = ()  # hidden widths of the kernel of the graph layer
 
 
 #: Fields of a preset, by data set.
@@ -274,6 +229,12 @@ def _varied(axis: str, value: int) -> dict[str, Any]:
     return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
 
 
+_VARIED = {
+    f"{axis}-{value}": {"darcy": _varied(axis, value)}
+    for axis, values in ABLATION.items()
+    for value in values
+}
+
 #: Short enough for many kinds of kernels with several seeds.
 _SHORT: Changes = {
     "darcy": {
@@ -286,21 +247,23 @@ _SHORT: Changes = {
     "navier_stokes": {"epochs": 12, "rate": 1e-2},
     "car": {"epochs": 4},
 }
+#: The learning rate that a script for FNO may have.
+_USUAL_RATE = {
+    name: {**_SHORT[name], "rate": 3e-3, "rates": {}}
+    for name in ("darcy", "navier_stokes")
+}
 #: Changes to ``small``: other initial weights, other lengths, the ablation.
 VARIANTS: Mapping[str, Changes] = {
     "short": _SHORT,
+    "usual-rate": _USUAL_RATE,
     "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
     "equal-epochs": {
         "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
     },
     "longer": {"car": {"epochs": _SMALL_BODY["bayesian_epochs"]}},
-    **{
-        f"{axis}-{value}": {"darcy": _varied(axis, value)}
-        for axis, values in ABLATION.items()
-        for value in values
-    },
+    **_VARIED,
 }
-VARIED = [f"{axis}-{value}" for axis, values in ABLATION.items() for value in values]
+VARIED = list(_VARIED)
 
 #: Settings of the command ``tune``, with their fields and types.
 TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
@@ -315,6 +278,7 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "stretch": ("stretch", float),
     "kernels": ("kernels", str),
     "feature-grid": ("feature_grid", str),
+    "layer-rate": ("layer_rate", float),
 }
 
 

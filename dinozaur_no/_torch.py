@@ -30,7 +30,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def save_atomically(tensors: dict[str, Any], path: str | os.PathLike[str]) -> None:
+def save_tensors_atomically(
+    tensors: dict[str, Any], path: str | os.PathLike[str]
+) -> None:
     """``torch.save`` to a file that is complete, or as it was before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
+
+from ._torch import in_double
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ def _as_int(name: str, value: Any) -> int:
         raise TypeError(f"{name} (={value!r}) must be an integer") from error
 
 
-def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
+def check_modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     """One positive int per axis; a single one will do for a single axis."""
     values = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(values) != order or not values:
@@ -47,11 +48,11 @@ def modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
     return tuple(positive_int(name, v) for v in values)
 
 
-def modes_within(
+def check_modes_within(
     value: Any, order: int, limit: Sequence[int] | None
 ) -> tuple[int, ...]:
     """``n_modes`` as given, checked against ``max_n_modes``."""
-    modes = modes_per_axis("n_modes", value, order)
+    modes = check_modes_per_axis("n_modes", value, order)
     if limit is not None and any(m > most for m, most in zip(modes, limit)):
         raise ValueError(
             f"n_modes (={list(modes)}) exceeds max_n_modes (={list(limit)})"
@@ -131,7 +132,10 @@ def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> N
 
 def numbers_of_shape(name: str, value: Any, shape: Sequence[int]) -> Tensor:
     """Return numbers in double precision on the CPU, expanded to a shape."""
-    numbers = torch.as_tensor(value).detach().to("cpu", torch.float64)
+    try:
+        numbers = in_double(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} (={value!r}) must be a number or numbers") from error
     try:
         expanded: Tensor = numbers.expand(*shape)
         return expanded

@@ -158,7 +158,7 @@ gino = GINO(
     fno_n_modes=(8, 8, 8),
     fno_hidden_channels=24,
     fno_n_layers=2,
-    fno_conv_module=BayesianDiffusionConv.configure(memory="fast"),
+    fno_conv_module=BayesianDiffusionConv,
     gno_use_open3d=False,
     gno_use_torch_scatter=False,
 )

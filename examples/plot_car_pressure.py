@@ -132,7 +132,7 @@ model = GINO(
     fno_n_modes=(8, 8, 8),
     fno_hidden_channels=16,
     fno_n_layers=2,
-    fno_conv_module=DiffusionSpectralConv.configure(memory="fast"),
+    fno_conv_module=DiffusionSpectralConv,
     gno_use_open3d=False,
     gno_use_torch_scatter=False,
 )

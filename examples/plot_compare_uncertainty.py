@@ -108,7 +108,7 @@ def build(seed=0, conv_module=DiffusionSpectralConv, dropout=0.0):
         n_layers=3,
         domain_padding=0.1,
         channel_mlp_dropout=dropout,
-        conv_module=conv_module.configure(memory="fast"),
+        conv_module=conv_module,
     )
 
 

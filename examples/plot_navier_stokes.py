@@ -101,9 +101,9 @@ print(f"training inputs {tuple(x_train.shape)}, test inputs {tuple(x_test.shape)
 # %%
 # The model
 # ---------
-# Space is periodic and needs no padding; time is not, so it is padded. On a grid as
-# small as this one, ``memory="fast"`` saves time. The model predicts the change since
-# the last snapshot of the input, so an untrained model starts from a reasonable guess.
+# Space is periodic and needs no padding; time is not, so it is padded. The model
+# predicts the change since the last snapshot of the input, so an untrained model starts
+# from a reasonable guess.
 
 
 def build(**options):
@@ -119,7 +119,7 @@ def build(**options):
     )
 
 
-model = build(conv_module=DiffusionSpectralConv.configure(memory="fast"))
+model = build(conv_module=DiffusionSpectralConv)
 
 
 def predict(x):

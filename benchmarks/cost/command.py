@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.cost import gno, growth, layers, sampling, synthetic
-from benchmarks.options import add_smoke, check_place, check_positive
+from benchmarks.options import add_smoke, check_place, check_positive_options
 from benchmarks.training.devices import check_device
 
 STUDIES = {
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the studies, one after the other."""
-    check_positive(args, "rounds", "threads")
+    check_positive_options(args, "rounds", "threads")
     check_place(args, "smoke")
     check_device(args.device)
     if args.device != "cpu":

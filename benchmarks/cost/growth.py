@@ -25,7 +25,6 @@ LAYERS = ("dense", "dinozaur_plain", "dinozaur")
 
 def measure(over: str, points: list[Point], setup: Setup) -> list[dict[str, str]]:
     """Measure forward + backward along one quantity, and fit log-log slopes."""
-    rows = []
     seconds: dict[str, list[float]] = {name: [] for name in LAYERS}
     values: list[int] = []
     for channels, grid, modes in points:
@@ -41,19 +40,21 @@ def measure(over: str, points: list[Point], setup: Setup) -> list[dict[str, str]
         values.append(sizes.get(over, int(np.prod(grid))))
         for name in LAYERS:
             seconds[name].append(times[name].median("total"))
-    for i, value in enumerate(values):
-        for name in LAYERS:
-            slope = np.polyfit(np.log(values), np.log(seconds[name]), 1)[0]
-            rows.append(
-                {
-                    "over": over,
-                    "layer": name,
-                    "value": str(value),
-                    "forward_backward_ms": f"{1e3 * seconds[name][i]:.2f}",
-                    "slope": f"{slope:.3f}",
-                }
-            )
-    return rows
+    slopes = {
+        name: np.polyfit(np.log(values), np.log(own), 1)[0]
+        for name, own in seconds.items()
+    }
+    return [
+        {
+            "over": over,
+            "layer": name,
+            "value": str(value),
+            "forward_backward_ms": f"{1e3 * seconds[name][i]:.2f}",
+            "slope": f"{slopes[name]:.3f}",
+        }
+        for i, value in enumerate(values)
+        for name in LAYERS
+    ]
 
 
 STUDY = Study(

@@ -112,10 +112,7 @@ def in_own_process(
 ) -> dict[str, float]:
     """Call a function in a process of its own, so that its peak memory belongs to it.
 
-    Raises
-    ------
-    ValueError
-        If the process fails or is killed.
+    If the process fails or is killed, a `ValueError` says so.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

@@ -7,27 +7,26 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.files import atomic_path
-from benchmarks.tables.files import Row
+from benchmarks.tables import Row
 
-COLOURS = {
-    "dense": "#8c8c8c",
-    "tucker_0.4": "#b8b8b8",
-    "separable": "#d9c27f",
-    "dinozaur_plain": "#7fb7be",
-    "dinozaur": "#1f6f78",
-    "transport_plain": "#d98c7a",
-    "transport": "#a23b2a",
-    "1x1": "#e3e3e3",
+#: Names and colours of the layers.
+LAYERS = {
+    "dense": ("upstream, dense", "#8c8c8c"),
+    "tucker_0.4": ("upstream, Tucker 0.4", "#b8b8b8"),
+    "separable": ("upstream, separable", "#d9c27f"),
+    "dinozaur_plain": ("DINOZAUR, no gradients", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
+    "transport_plain": ("4 moving kernels, no gradients", "#d98c7a"),
+    "transport": ("4 moving kernels", "#a23b2a"),
+    "1x1": ("1x1 convolution", "#e3e3e3"),
 }
-NAMES = {
-    "dense": "upstream, dense",
-    "tucker_0.4": "upstream, Tucker 0.4",
-    "separable": "upstream, separable",
-    "dinozaur_plain": "DINOZAUR, no gradients",
-    "dinozaur": "DINOZAUR",
-    "transport_plain": "4 moving kernels, no gradients",
-    "transport": "4 moving kernels",
-    "1x1": "1x1 convolution",
+#: Those of whole models.
+MODELS = {
+    "fno": ("FNO", "#8c8c8c"),
+    "tfno_0.4": ("TFNO, rank 0.4", "#b8b8b8"),
+    "tfno_1e-5": ("TFNO, rank 1e-5", "#d0d0d0"),
+    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
 }
 TITLES = {
     "points_2d": "grid points, 2-D",
@@ -52,9 +51,8 @@ def plot_bars(path: Path, rows: Sequence[Row], step: str) -> None:
         for i, layer in enumerate(layers):
             values = [float(r[column]) for r in rows if r["layer"] == layer]
             at = np.arange(len(cases)) + (i - (len(layers) - 1) / 2) * width
-            bars = ax.bar(
-                at, values, 0.92 * width, color=COLOURS[layer], label=NAMES[layer]
-            )
+            name, colour = LAYERS[layer]
+            bars = ax.bar(at, values, 0.92 * width, color=colour, label=name)
             if layer == "dinozaur":
                 labels = ax.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
                 for text in labels:  # readable before a taller neighbour
@@ -64,14 +62,9 @@ def plot_bars(path: Path, rows: Sequence[Row], step: str) -> None:
         ax.set_xticks(range(len(cases)), [c.replace("_", "\n") for c in cases])
         ax.set_title(f"{title} (upstream dense = 1)", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
-    handles, labels_of_bars = axes[0].get_legend_handles_labels()
+    style = {"ncols": 4, "frameon": False, "fontsize": 8}
     figure.legend(
-        handles,
-        labels_of_bars,
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=8,
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", **style
     )
     with atomic_path(path) as temporary:
         figure.savefig(temporary)
@@ -85,18 +78,36 @@ def plot_growth(path: Path, rows: Sequence[Row]) -> None:
     for ax, over in zip(axes, quantities, strict=True):
         for layer in dict.fromkeys(r["layer"] for r in rows):
             part = [r for r in rows if (r["over"], r["layer"]) == (over, layer)]
-            ax.loglog(
-                [float(r["value"]) for r in part],
-                [float(r["forward_backward_ms"]) for r in part],
-                "o-",
-                markersize=4,
-                color=COLOURS[layer],
-                label=f"{NAMES[layer]} ({float(part[0]['slope']):.2f})",
-            )
+            values = [float(r["value"]) for r in part]
+            times = [float(r["forward_backward_ms"]) for r in part]
+            name, colour = LAYERS[layer]
+            label = f"{name} ({float(part[0]['slope']):.2f})"
+            ax.loglog(values, times, "o-", markersize=4, color=colour, label=label)
         ax.set_xlabel(TITLES[over])
         ax.legend(fontsize=7, title="slope in brackets", title_fontsize=7)
         ax.grid(alpha=0.25, which="both", linewidth=0.5)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("forward + backward [ms]")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary)
+
+
+def plot_synthetic(path: Path, rows: Sequence[Row]) -> None:
+    """Draw peak memory and time of whole models on synthetic fields."""
+    figure = Figure(figsize=(9, 2.6), dpi=150, layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    names, colours = zip(*(MODELS[row["model"]] for row in rows), strict=True)
+    for ax, column, unit, label in (
+        (axes[0], "peak_mb", 1e-3, "peak memory [GB]"),
+        (axes[1], "train_s", 1.0, "training step [s]"),
+        (axes[2], "predict_s", 1.0, "prediction [s]"),
+    ):
+        values = [unit * float(row[column]) for row in rows]
+        bars = ax.barh(names, values, color=colours)
+        ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        ax.set_xlabel(label)
+        ax.margins(x=0.2)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].invert_yaxis()
     with atomic_path(path) as temporary:
         figure.savefig(temporary)

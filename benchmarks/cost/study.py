@@ -17,42 +17,20 @@ Rows = Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Study:
-    """A result file, its cases, and how one case is measured.
+    """A result file, its cases, and how one case is measured."""
 
-    Attributes
-    ----------
-    about : str
-        One line for the help.
-    file : str
-        Result file.
-    cases, smoke : mapping
-        What is measured, by name; for a test of the command.
-    measure : callable
-        ``measure(name, case, setup)`` gives the rows of a case.
-    columns : mapping
-        Columns of the table, with their titles.
-    rounds : int
-        Timed rounds unless others are asked for.
-    on_request : tuple of str
-        Cases that are measured only if they are named.
-    case_of : callable
-        Tells the case of a row.
-    note : str
-        Text below the table, with columns of the first row in braces.
-    draw : callable, optional
-        Draws a picture of all rows.
-    """
-
-    about: str
+    about: str  # one line for the help
     file: str
     cases: Mapping[str, Any]
-    smoke: Mapping[str, Any]
-    measure: Callable[[str, Any, Setup], list[dict[str, str]]]
-    columns: Mapping[str, str]
+    smoke: Mapping[str, Any]  # cases for a test of the command
+    measure: Callable[[str, Any, Setup], list[dict[str, str]]]  # the rows of a case
+    columns: Mapping[str, str]  # of the table, with their titles
     rounds: int = 5
-    on_request: tuple[str, ...] = ()
-    case_of: Callable[[Mapping[str, str]], str] = itemgetter("case")
-    note: str = ""
+    on_request: tuple[str, ...] = ()  # cases that are measured only if they are named
+    case_of: Callable[[Mapping[str, str]], str] = itemgetter(
+        "case"
+    )  # the case of a row
+    note: str = ""  # below the table, with columns of the first row in braces
     draw: Callable[[Path, Rows], None] | None = None
 
     def show(self, rows: Rows) -> str:
@@ -63,10 +41,6 @@ class Study:
         threads = " and ".join(sorted({row["threads"] for row in rows}))
         caption = environment.caption({**rows[0], "threads": threads})
         return f"{table}\n\n{self.note.format(**rows[0])}{caption}"
-
-    def documented(self) -> str:
-        """Return the table of the committed results."""
-        return self.show(tables.read_csv(tables.RESULTS / self.file))
 
     def draw_committed(self) -> None:
         """Draw the committed results for the documentation."""
@@ -80,8 +54,7 @@ class Study:
         Results of other cases in the file are kept.
         """
         path = (args.out or tables.RESULTS) / self.file
-        default = [name for name in self.cases if name not in self.on_request]
-        names = args.cases or default
+        names = args.cases or [c for c in self.cases if c not in self.on_request]
         chosen = (
             self.smoke if args.smoke else {name: self.cases[name] for name in names}
         )

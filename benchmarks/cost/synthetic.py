@@ -14,6 +14,7 @@ from neuralop.utils import count_model_params
 
 from benchmarks.cost.candidates import make_model
 from benchmarks.cost.measure import Setup, in_own_process, now
+from benchmarks.cost.plots import plot_synthetic
 from benchmarks.cost.study import Study
 from benchmarks.memory import held_megabytes, peak_megabytes, reset_peak
 
@@ -54,11 +55,10 @@ def measure(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
             row[key] = f"{own[key]:.{digits}f}"
             ratio = own[key] / reference if reference else math.nan
             row[f"ratio_{quantity}"] = f"{ratio:.3f}"
-        row |= {"preset": name, "device": setup.device, "rounds": str(setup.rounds)}
         sizes = {"points": case.points, "modes": case.modes, "width": case.width}
-        rows.append({**row, **{key: str(value) for key, value in sizes.items()}})
-    order = [*list(rows[0])[:9], *("points", "modes", "width", "device", "rounds")]
-    return [{key: row[key] for key in order} for row in rows]
+        row |= {"preset": name, **{key: str(value) for key, value in sizes.items()}}
+        rows.append({**row, "device": setup.device, "rounds": str(setup.rounds)})
+    return rows
 
 
 def measure_model(model: str, case: Case, setup: Setup) -> dict[str, float]:
@@ -116,4 +116,5 @@ STUDY = Study(
     note="{points}³ points, {modes} modes per axis, width {width}, 4 layers, "
     f"{IN_CHANNELS} channels in, {OUT_CHANNELS} out, batch 1; median of {{rounds}} "
     "cycles, {device}; ",
+    draw=plot_synthetic,
 )

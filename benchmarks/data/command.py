@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.data import report
+from benchmarks.data import report, store
 from benchmarks.data.arguments import keywords
 from benchmarks.data.datasets import (
     DATA_SETS,
@@ -16,15 +16,9 @@ from benchmarks.data.datasets import (
     GeneratedDataSet,
 )
 from benchmarks.data.generators.signed_distance import UNIT_CUBE
+from benchmarks.data.readers.formats import PROTOCOL
 from benchmarks.data.readers.open_files import open_files
 from benchmarks.data.splits import OperatorDataset, Source
-from benchmarks.data.store import (
-    StoredSamples,
-    cached_file,
-    count_samples,
-    open_samples,
-    recipe_of,
-)
 
 N_SHOWN = 4
 
@@ -36,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, data in DATA_SETS.items():
         if isinstance(data, GeneratedDataSet):
-            n_train, n_test = data.sizes
+            n_train, n_test = PROTOCOL[name]
             sizes = f"{n_train} for training and {n_test} for tests"
             own = names.add_parser(name, help=f"the paper has {sizes}")
-            _add_generator(own, data)
+            _add_generator(own, data, n_test)
         else:
             own = names.add_parser(name, help="read from --files only")
         own.add_argument(
@@ -67,12 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_generator(parser: argparse.ArgumentParser, data: GeneratedDataSet) -> None:
+def _add_generator(
+    parser: argparse.ArgumentParser, data: GeneratedDataSet, n_test: int
+) -> None:
     parser.add_argument("--seed", type=int, help="of the first sample (0)")
     parser.add_argument(
         "--test",
         action="store_true",
-        help=f"the samples for tests: {data.sizes[1]} from seed {FIRST_TEST_SEED} on",
+        help=f"the samples for tests: {n_test} from seed {FIRST_TEST_SEED} on",
     )
     parser.add_argument("--out", type=Path, help="HDF5 file (one in the cache)")
     parser.add_argument("--workers", type=int, help="processes (one per processor)")
@@ -124,7 +120,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
 
 def _make(
     args: argparse.Namespace, data: GeneratedDataSet
-) -> tuple[StoredSamples, dict[str, Any]]:
+) -> tuple[store.StoredSamples, dict[str, Any]]:
     """Make the missing samples, and list the arrays."""
     if args.test and args.seed is not None:
         raise ValueError("--test has seeds of its own: leave out --seed")
@@ -134,25 +130,25 @@ def _make(
         for key, value in given.items()
         if value is not None
     }
-    n_samples = data.sizes[args.test] if args.n is None else args.n
+    n_samples = PROTOCOL[args.name][args.test] if args.n is None else args.n
     first_seed = FIRST_TEST_SEED if args.test else args.seed or 0
     start = time.perf_counter()
-    path = cached_file(
+    path = store.cached_file(
         *(data.make, data.recipe, n_samples, first_seed, settings),
         path=args.out,
         workers=args.workers,
     )
     seconds = time.perf_counter() - start
-    held = count_samples(path)
+    held = store.count_samples(path)
     more = f" of {held} in the file" if held > n_samples else ""
     print(f"{path}: {n_samples} samples{more} ({seconds:.1f} s)")
-    with open_samples(path) as file:
+    with store.open_samples(path) as file:
         for name, array in file.items():
             print(f"  {name:<12}{array.dtype!s:<9}{array.shape[1:]}")
-        recipe = recipe_of(file)
+        recipe = store.recipe_of(file)
     if "limits" in recipe:
         print(f"limits: {recipe['limits']}")
-    return StoredSamples(path, n_samples), recipe
+    return store.StoredSamples(path, n_samples), recipe
 
 
 def _read(args: argparse.Namespace, data: DataSet) -> Source:

@@ -1,9 +1,9 @@
 """The data sets by name: how to generate or read them, and the items of a model."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.data import items
@@ -19,61 +19,37 @@ FIRST_TEST_SEED = 5_000_000  # far from all training seeds
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that is read from public files.
+    """A data set that is read from public files."""
 
-    Attributes
-    ----------
-    item : callable
-        ``item(sample, **settings)`` turns a raw sample into keywords of a model.
-    channel_axis : mapping
-        Keys that are scaled, and the axis of their channels.
-    single : tuple of str
-        Keys without a batch axis in the model's call.
-    """
-
-    item: Callable[..., Item]
-    channel_axis: Mapping[str, int]
-    single: tuple[str, ...]
+    item: Callable[..., Item]  # item(sample, **settings) gives keywords of a model
+    channel_axis: Mapping[str, int]  # keys that are scaled, and their axis of channels
+    single: tuple[str, ...]  # keys without a batch axis in the model's call
 
 
 @dataclass(frozen=True)
 class GeneratedDataSet(DataSet):
-    """A data set that can be generated as well.
+    """A data set that can be generated as well."""
 
-    Attributes
-    ----------
-    make : callable
-        ``make(seeds, **settings)`` gives the raw samples of some seeds.
-    recipe : callable
-        ``recipe(**settings)`` lists everything they depend on.
-    sizes : pair of int
-        Numbers of training and test samples of the paper.
-    """
-
-    make: Callable[..., Mapping[str, Any]]
-    recipe: Callable[..., dict[str, Any]]
-    sizes: tuple[int, int]
+    make: Callable[..., Mapping[str, Any]]  # make(seeds, **settings): raw samples
+    recipe: Callable[..., dict[str, Any]]  # recipe(**settings): all they depend on
 
 
 _BOTH = {"x": 0, "y": 0}
-_PRESSURE = {"y": -1}
-_GEOMETRY = ("in_p", "out_p")
+_BODY = {"y": -1}, ("in_p", "out_p")
 GENERATED = {
     "darcy": GeneratedDataSet(
-        *(items.darcy_item, _BOTH, ()),
-        *(darcy.make_samples, darcy.recipe, PROTOCOL["darcy"]),
+        items.darcy_item, _BOTH, (), darcy.make_samples, darcy.recipe
     ),
     "navier_stokes": GeneratedDataSet(
-        *(items.navier_stokes_item, {}, ()),
-        *(navier_stokes.make_samples, navier_stokes.recipe, PROTOCOL["navier_stokes"]),
+        items.navier_stokes_item,
+        {},
+        (),
+        navier_stokes.make_samples,
+        navier_stokes.recipe,
     ),
-    "car": GeneratedDataSet(
-        *(items.car_item, _PRESSURE, _GEOMETRY),
-        *(car.make_samples, car.recipe, PROTOCOL["car"]),
-    ),
+    "car": GeneratedDataSet(items.car_item, *_BODY, car.make_samples, car.recipe),
     "ahmed": GeneratedDataSet(
-        *(items.ahmed_item, _PRESSURE, _GEOMETRY),
-        *(ahmed.make_samples, ahmed.recipe, PROTOCOL["ahmed"]),
+        items.ahmed_item, *_BODY, ahmed.make_samples, ahmed.recipe
     ),
 }
 _STATES = DataSet(items.step_item, _BOTH, ())
@@ -97,47 +73,27 @@ def load_splits(
     *,
     n_train: int | None = None,
     n_test: int | None = None,
-    files: str | os.PathLike[str] | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    files: Path | None = None,
+    cache_dir: Path | None = None,
     workers: int | None = None,
-    progress: bool = True,
+    first_test_seed: int = FIRST_TEST_SEED,
     **settings: Any,
 ) -> Splits:
     """Read or generate training and test samples of a data set.
 
-    Parameters
-    ----------
-    name : str
-        One of ``DATA_SETS``. The first four can be generated.
-    n_train, n_test : int, optional
-        Numbers of samples, by default those of the paper.
-    files : path, optional
-        File or folder to read, see `benchmarks.data.readers.open_files`. By default
-        samples are generated unless the cache has them.
-    cache_dir : path, optional
-        Directory of generated files, and of the distances to public meshes, by default
-        ``cache`` beside this module.
-    workers, progress
-        See :func:`benchmarks.data.store.generate`. Missing samples are computed by
-        several processes, so a script needs ``if __name__ == "__main__":`` or
-        ``workers=1``.
-    **settings
-        Keywords of the items, such as ``stride`` of Darcy flow, and of the generator,
-        such as its ``size``, or of the reader of files.
+    Numbers of samples are by default those of the paper. Samples are generated unless
+    ``cache_dir`` has them, or read from ``files``, see
+    `benchmarks.data.readers.open_files`. ``settings`` are keywords of the items, such
+    as ``stride`` of Darcy flow, and of the generator, such as its ``size``, or of the
+    reader of files.
     """
     chosen = data_set(name)
     for_items = keywords(chosen.item)
     other = {key: value for key, value in settings.items() if key not in for_items}
-    given = {key: value for key, value in settings.items() if key in for_items}
-    item = partial(chosen.item, **given)
+    item = partial(chosen.item, **{k: v for k, v in settings.items() if k in for_items})
     if files is not None:
-        public = open_files(
-            *(name, files),
-            cache_dir=cache_dir,
-            n_train=n_train,
-            n_test=n_test,
-            **other,
-        )
+        options: dict[str, Any] = {"n_train": n_train, "n_test": n_test, **other}
+        public = open_files(name, files, cache_dir=cache_dir, **options)
         train = OperatorDataset(public.train, item, public.train_indices)
         test = OperatorDataset(public.test, item, public.test_indices)
         return Splits(train, test, chosen.channel_axis, chosen.single)
@@ -146,6 +102,7 @@ def load_splits(
     known = keywords(chosen.make) | for_items
     for key in other.keys() - known.keys():
         raise ValueError(f"{name} has no setting {key!r}; it has {', '.join(known)}")
+    usual = PROTOCOL[name]
     train, test = (
         OperatorDataset(
             StoredSamples(
@@ -153,15 +110,14 @@ def load_splits(
                     *(chosen.make, chosen.recipe, count, first_seed, other),
                     cache_dir=cache_dir,
                     workers=workers,
-                    progress=progress,
                 ),
                 count,
             ),
             item,
         )
         for count, first_seed in (
-            (chosen.sizes[0] if n_train is None else n_train, 0),
-            (chosen.sizes[1] if n_test is None else n_test, FIRST_TEST_SEED),
+            (usual[0] if n_train is None else n_train, 0),
+            (usual[1] if n_test is None else n_test, first_test_seed),
         )
     )
     return Splits(train, test, chosen.channel_axis, chosen.single)

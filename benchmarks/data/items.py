@@ -47,17 +47,10 @@ def navier_stokes_item(sample: RawSample) -> Item:
 def car_item(sample: RawSample) -> Item:
     """Make one car the input and target of neuraloperator's `FNOGNO`.
 
-    Parameters
-    ----------
-    sample : mapping
-        ``vertices`` (n, 3) in the unit cube, ``pressure`` (n,), ``sdf`` (g, g, g) and,
-        unless the grid is the regular one of the unit cube, ``in_p`` (g, g, g, 3).
-
-    Returns
-    -------
-    dict
-        ``in_p`` (g, g, g, 3), the grid; ``out_p`` (n, 3), the vertices; ``f``
-        (g, g, g, 1), the signed distance; ``y`` (n, 1), the pressure.
+    The sample has ``vertices`` (n, 3) in the unit cube, ``pressure`` (n,), ``sdf``
+    (g, g, g) and, unless the grid is the regular one of the unit cube, ``in_p``
+    (g, g, g, 3). The item has the grid ``in_p``, the vertices ``out_p``, the signed
+    distance ``f`` (g, g, g, 1) and the pressure ``y`` (n, 1).
     """
     sdf = torch.as_tensor(sample["sdf"], dtype=torch.float32)
     in_p = sample.get("in_p")

@@ -12,10 +12,8 @@ import torch
 from benchmarks import environment, tables
 from benchmarks.data.datasets import GENERATED, GeneratedDataSet
 from benchmarks.data.store import StoredSamples, cached_file
+from benchmarks.options import add_smoke, check_place
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "results"
-PAGE = ROOT.parent / "docs" / "data.md"
 #: Samples to make.
 SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
 #: Names of the first channel of the input and of the target.
@@ -44,26 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks data report``."""
     parser.add_argument("--workers", type=int, help="processes (one per processor)")
     parser.add_argument("--out", type=Path, help="directory for data.csv")
-    parser.add_argument(
-        "--update-docs", action="store_true", help="show the results in docs/data.md"
-    )
-    parser.add_argument(
-        "--smoke", action="store_true", help="tiny sizes, meaningless numbers"
-    )
+    add_smoke(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Make samples of all data sets, print the table, write ``data.csv``."""
-    if args.smoke and args.out is None:
-        raise ValueError("--smoke makes meaningless numbers: give --out DIR")
-    if args.update_docs and args.out:
-        raise ValueError("--update-docs shows the committed results: leave out --out")
+    check_place(args, "smoke")
     rows = [measure(name, data, args) for name, data in GENERATED.items()]
-    path = (args.out or RESULTS) / "data.csv"
+    path = (args.out or tables.RESULTS) / "data.csv"
     tables.write_csv(path, rows)
     print(f"\n{show(rows)}\n\nwritten: {path}")
-    if args.update_docs:
-        tables.replace_between_markers(PAGE, "data", show(rows))
 
 
 def measure(
@@ -76,12 +64,12 @@ def measure(
         start = time.perf_counter()
         path = cached_file(
             *(data.make, data.recipe, n, 0, SMOKE[name] if args.smoke else {}),
-            cache_dir=folder,
+            cache_dir=Path(folder),
             workers=workers,
         )
         seconds = time.perf_counter() - start
         row = {"dataset": name, "n": str(n), "workers": str(workers)}
-        row |= {"seconds": f"{seconds / n:.3g}"}
+        row["seconds"] = f"{seconds / n:.3g}"
         source = StoredSamples(path)
         items = [data.item(source[index]) for index in range(n)]
         inputs = [item["x"][0] if "x" in item else item["f"][..., 0] for item in items]

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import torch
-from neuralop.data.transforms.data_processors import DataProcessor
 from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -103,19 +102,14 @@ class _Moments:
         self.count += size
 
 
-class FieldProcessor(DataProcessor):
+class FieldProcessor(nn.Module):
     """Scale inputs and target for training, and predictions back for evaluation.
 
-    As neuraloperator's ``DefaultDataProcessor``, for any keywords of the model: the
-    loss compares scaled fields in training and unscaled ones in evaluation.
+    As neuraloperator's ``DefaultDataProcessor``, for any keywords of a model: the loss
+    compares scaled fields in training and unscaled ones in evaluation.
 
-    Parameters
-    ----------
-    normalizers : mapping
-        By key; ``y`` is the target's.
-    single : sequence of str
-        Keys whose batch axis, of length 1, is removed: the geometry of
-        neuraloperator's graph models has none.
+    ``single`` has the keys whose batch axis, of length 1, is removed: the geometry of
+    neuraloperator's graph models has none.
     """
 
     def __init__(
@@ -127,16 +121,16 @@ class FieldProcessor(DataProcessor):
         self.normalizers = dict(normalizers)
         self.single = tuple(single)
         self.device: Any = "cpu"
-        self.model: nn.Module | None = None
 
-    def to(self, device: Any) -> "FieldProcessor":
+    def to(self, device: Any) -> "FieldProcessor":  # type: ignore[override]
         for normalizer in self.normalizers.values():
             normalizer.to(device)
         self.device = device
         return self
 
-    def preprocess(self, data_dict: Item) -> Item:
-        data = {key: value.to(self.device) for key, value in data_dict.items()}
+    def preprocess(self, batch: Item) -> Item:
+        """Move a batch to the device, and scale it."""
+        data = {key: value.to(self.device) for key, value in batch.items()}
         for key in self.single:
             if len(data[key]) != 1:
                 raise ValueError(
@@ -149,17 +143,11 @@ class FieldProcessor(DataProcessor):
                 data[key] = normalizer.transform(data[key])
         return data
 
-    def postprocess(self, output: Tensor, data_dict: Item) -> tuple[Tensor, Item]:
+    def postprocess(self, output: Tensor) -> Tensor:
+        """Scale a prediction back, for evaluation."""
         if "y" in self.normalizers and not self.training:
             output = self.normalizers["y"].inverse_transform(output)
-        return output, data_dict
-
-    def forward(self, **data_dict: Tensor) -> tuple[Tensor, Item]:
-        if self.model is None:
-            raise ValueError("the processor has no model: call wrap(model) first")
-        data = self.preprocess(data_dict)
-        inputs = {key: value for key, value in data.items() if key != "y"}
-        return self.postprocess(self.model(**inputs), data)
+        return output
 
 
 @dataclass(frozen=True)
@@ -181,5 +169,5 @@ class Splits:
         return fit_normalizers(self.train, self.channel_axis)
 
     def processor(self) -> FieldProcessor:
-        """Make a data processor for neuraloperator's ``Trainer``."""
+        """Make a data processor, on no device yet."""
         return FieldProcessor(self.normalizers, self.single)

@@ -35,71 +35,58 @@ PROSE = ("limits", "sampling")
 
 
 def generate(
-    path: str | os.PathLike[str],
+    path: Path,
     recipe: Mapping[str, Any],
     make: Make,
     n_samples: int,
-    *,
     workers: int | None = None,
-    progress: bool = True,
 ) -> Path:
     """Make sure that a file holds at least ``n_samples`` samples of a recipe.
 
     Parameters
     ----------
-    path : path
+    path : Path
         The HDF5 file. Its samples are kept; missing samples are added.
     recipe : mapping
         Everything the numbers depend on, with ``name``, ``version`` and
         ``first_seed``; stored as attributes and compared when the file is used again.
     make : callable
-        ``make(seeds)`` gives a mapping from names to arrays with one entry per seed
-        along the first axis. A sample must depend on its seed alone. Other processes
-        run it, so it must be importable by name.
+        ``make(seeds)`` gives arrays by name, with one entry per seed along the first
+        axis. A sample must depend on its seed alone: sample ``i`` has the seed
+        ``first_seed + i``. Other processes run it, so it must be importable by name.
     n_samples : int
-        Number of samples; sample ``i`` has the seed ``first_seed + i``.
+        Number of samples.
     workers : int, optional
-        Processes to use, by default one per processor. With 1 no process is started;
-        with more, a script needs ``if __name__ == "__main__":`` around the call.
-    progress : bool, default True
-        Show a progress bar when there is something to compute.
+        Processes, by default one per processor. With 1 no process is started.
     """
     if workers is None:
         workers = os.cpu_count() or 1
     at_least(1, n_samples=n_samples, workers=workers)
     at_least(0, first_seed=recipe["first_seed"])
-    path = Path(path)
     have = count_samples(path, recipe) if path.exists() else 0
     if have >= n_samples:
         return path
 
     parts = path.with_name(f"{path.name}.{_hash(recipe)}.parts")
-    try:
-        parts.mkdir(parents=True, exist_ok=True)
-        done = set(parts.iterdir())
-        missing = [i for i in range(have, n_samples) if _part(parts, i) not in done]
-        write = partial(_write_part, parts, int(recipe["first_seed"]), make)
-        with tqdm(
-            total=n_samples,
-            initial=n_samples - len(missing),
-            desc=str(recipe["name"]),
-            unit="sample",
-            disable=not progress,
-        ) as bar:
+    parts.mkdir(parents=True, exist_ok=True)
+    done = set(parts.iterdir())
+    missing = [i for i in range(have, n_samples) if _part(parts, i) not in done]
+    write = partial(_write_part, parts, int(recipe["first_seed"]), make)
+    with tqdm(
+        total=n_samples,
+        initial=n_samples - len(missing),
+        desc=str(recipe["name"]),
+        unit="sample",
+    ) as bar:
+        try:
             for _ in parallel_map(write, missing, min(workers, len(missing) or 1)):
                 bar.update()
-        _join(path, recipe, parts, range(have, n_samples))
-    except OSError as error:
-        raise ValueError(
-            f"{path} could not be written: {error}. Finished samples are kept in "
-            f"{parts}; the next run resumes from there"
-        ) from error
-    except BrokenProcessPool as error:
-        raise ValueError(
-            f"a process that computed samples for {path} died. In a script, put the "
-            'call under `if __name__ == "__main__":`, or pass workers=1; with too '
-            "little memory, use fewer workers. Finished samples are kept"
-        ) from error
+        except BrokenProcessPool as error:
+            raise ValueError(
+                f"a process that computed samples for {path} died. With too little "
+                "memory, use fewer workers. Finished samples are kept"
+            ) from error
+    _join(path, recipe, parts, range(have, n_samples))
     shutil.rmtree(parts, ignore_errors=True)
     return path
 
@@ -111,27 +98,14 @@ def cached_file(
     first_seed: int,
     settings: Mapping[str, Any],
     *,
-    cache_dir: str | os.PathLike[str] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    cache_dir: Path | None = None,
+    path: Path | None = None,
     workers: int | None = None,
-    progress: bool = True,
 ) -> Path:
     """Make sure that a file holds samples of a generator, made with some settings.
 
-    Parameters
-    ----------
-    make_samples, recipe : callable
-        ``make_samples(seeds, **settings)`` and ``recipe(**settings)``.
-    n_samples, workers, progress
-        See :func:`generate`.
-    first_seed : int
-        Seed of the first sample.
-    settings : mapping
-        Values other than the defaults become part of the name of the file.
-    cache_dir : path, optional
-        Directory of the file, by default ``cache`` beside this module.
-    path : path, optional
-        The file itself, instead of a name in ``cache_dir``.
+    The file is ``path``, or one of ``cache_dir`` whose name has the settings that are
+    not the defaults. The other arguments are those of :func:`generate`.
     """
     full = recipe(**settings) | {"first_seed": first_seed}
     if path is None:
@@ -141,10 +115,10 @@ def cached_file(
             if value != default and key not in PROSE:
                 many = isinstance(value, list)
                 words.append(f"{key}{'x'.join(map(str, value)) if many else value}")
-        directory = CACHE_DIR if cache_dir is None else Path(cache_dir)
-        path = directory / f"{'_'.join([*words, f'seed{first_seed}'])}.h5"
-    make = partial(make_samples, **settings)
-    return generate(path, full, make, n_samples, workers=workers, progress=progress)
+        path = (
+            cache_dir or CACHE_DIR
+        ) / f"{'_'.join([*words, f'seed{first_seed}'])}.h5"
+    return generate(path, full, partial(make_samples, **settings), n_samples, workers)
 
 
 def count_samples(path: Path, recipe: Mapping[str, Any] | None = None) -> int:
@@ -264,16 +238,9 @@ class StoredSamples:
     Every process opens the file for itself, so that a data loader may have workers.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], n_samples: int | None = None
-    ) -> None:
-        self.path = Path(path)
-        count = count_samples(self.path)
-        if n_samples is not None and n_samples > count:
-            raise ValueError(
-                f"{self.path} has {count} samples, fewer than n_samples (={n_samples})"
-            )
-        self._length = count if n_samples is None else n_samples
+    def __init__(self, path: Path, n_samples: int | None = None) -> None:
+        self.path = path
+        self._length = count_samples(path) if n_samples is None else n_samples
         self._opened: tuple[int, h5py.File] | None = None
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ import argparse
 from benchmarks.experiments import Experiment
 from benchmarks.options import add_seeds, add_smoke, check_place
 from benchmarks.presets import VARIED
-from benchmarks.training.train import add_common, check_options
+from benchmarks.training.train import add_common, check_train_options
 from benchmarks.training.train_all import work_off
 
 MODELS = ("dinozaur", "fno")
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train models that have no results yet; several processes may share the work."""
-    check_options(args)
+    check_train_options(args)
     check_place(args, "smoke")
     jobs = [
         (Experiment("darcy", model, "none", preset), seed)

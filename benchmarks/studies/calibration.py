@@ -12,25 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from benchmarks import environment, tables
-from benchmarks.data import Splits
+from benchmarks import environment, options, tables
+from benchmarks.data.splits import Splits
 from benchmarks.files import atomic_path
 from benchmarks.models import NO_SCALE
-from benchmarks.options import (
-    add_again,
-    add_machine,
-    add_smoke,
-    check_place,
-    check_positive,
-)
 from benchmarks.studies.darcy import load_fields, padded_fno, predict_fields
 from benchmarks.studies.demo import BATCH, N_DRAWS, RATE
 from benchmarks.training import loop
-from benchmarks.training.devices import check_device, launch
+from benchmarks.training.devices import check_device, launch_device
 from benchmarks.training.recipes import WARM_SCALE, Phase, Recipe
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -41,7 +35,6 @@ from dinozaur_no import (
 )
 
 CSV = tables.RESULTS / "calibration.csv"
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 SHOWN = ("Bayesian, warm start", 0)  # the run whose figures are kept
 FIRST_TEST_SEED = 4_000_000  # fields that no choice was made on
 
@@ -79,26 +72,16 @@ METHODS: Mapping[str, Callable[[int], list[Phase]]] = {
     "deterministic": deterministic,
     "Bayesian, warm start": warm_started,
 }
-COLUMNS = {
-    "method": "Method",
-    "relative_l2_in_1e-2": "Test RL2 (10⁻²)",
-    "coverage_90": "Coverage at 90 %",
-    "width_90": "Width at 90 % (10⁻³)",
-    "nll": "NLL",
-    "error_std_correlation": "Rank corr. of error and std",
-    "neighbour_correlation": "Corr. of neighbours",
-    "epistemic_share": "Epistemic share",
-    "posterior_scale": "Posterior scale",
-}
-DIGITS = {
-    "relative_l2_in_1e-2": 2,
-    "coverage_90": 3,
-    "width_90": 3,
-    "nll": 3,
-    "error_std_correlation": 2,
-    "neighbour_correlation": 2,
-    "epistemic_share": 2,
-    "posterior_scale": 4,
+#: Titles and digits of the measures.
+MEASURES = {
+    "relative_l2_in_1e-2": ("Test RL2 (10⁻²)", 2),
+    "coverage_90": ("Coverage at 90 %", 3),
+    "width_90": ("Width at 90 % (10⁻³)", 3),
+    "nll": ("NLL", 3),
+    "error_std_correlation": ("Rank corr. of error and std", 2),
+    "neighbour_correlation": ("Corr. of neighbours", 2),
+    "epistemic_share": ("Epistemic share", 2),
+    "posterior_scale": ("Posterior scale", 4),
 }
 
 
@@ -111,9 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the weights (0 1 2)"
     )
     parser.add_argument("--out", type=Path, help="directory for all files")
-    add_machine(parser)
-    add_again(parser)
-    add_smoke(parser)
+    options.add_machine(parser)
+    options.add_again(parser)
+    options.add_smoke(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -121,8 +104,8 @@ def run(args: argparse.Namespace) -> None:
 
     An interrupted run resumes.
     """
-    check_positive(args, "threads")
-    check_place(args, "smoke")
+    options.check_positive_options(args, "threads")
+    options.check_place(args, "smoke")
     check_device(args.device)
     size = SMOKE if args.smoke else FULL
     path = args.out / CSV.name if args.out else CSV
@@ -160,8 +143,8 @@ def train(
         identity={"method": method, "size": str(size)},
     )
     name = f"calibration-{method.replace(', ', '-').replace(' ', '-')}-seed{seed}"
-    folder = (args.out or OUTPUT) / name
-    training = loop.Run(launch(args.device), recipe, splits, seed, folder)
+    folder = (args.out or tables.OUTPUT) / name
+    training = loop.Run(launch_device(args.device), recipe, splits, seed, folder)
     loop.train([training], f"{method}, seed {seed}")
     return training
 
@@ -180,16 +163,10 @@ def add(path: Path, row: dict[str, str]) -> None:
 
 
 def row_of(
-    method: str,
-    size: Size,
-    training: loop.Run,
-    predictive: Predictive,
-    truth: Tensor,
+    method: str, size: Size, training: loop.Run, predictive: Predictive, truth: Tensor
 ) -> dict[str, str]:
     """Return a line of ``calibration.csv``."""
-    operator = training.model
-    if not isinstance(operator, VariationalOperator):
-        raise TypeError(f"expected a VariationalOperator, got {type(operator)}")
+    operator = cast(VariationalOperator, training.model)
     scales = torch.cat([layer.posterior_scale_tril for layer in operator.layers])
     values = evaluate(predictive, truth) | {
         "posterior_scale": scales.square().sum(1).sqrt().mean().item(),
@@ -197,7 +174,9 @@ def row_of(
     return {
         "method": method,
         "seed": str(training.seed),
-        **{name: f"{values[name]:.{digits}f}" for name, digits in DIGITS.items()},
+        **{
+            name: f"{values[name]:.{digits}f}" for name, (_, digits) in MEASURES.items()
+        },
         "ln_noise_variance": f"{operator.raw_noise.item():.3f}",
         "train": str(size.n_train),
         "test": str(size.n_test),
@@ -256,7 +235,7 @@ def show(rows: list[dict[str, str]]) -> str:
         if not own:
             continue
         cells = {"method": method}
-        for name, digits in DIGITS.items():
+        for name, (_, digits) in MEASURES.items():
             values = [float(row[name]) for row in own]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             cells[name] = f"{statistics.mean(values):.{digits}f} ± {spread:.{digits}f}"
@@ -267,13 +246,11 @@ def show(rows: list[dict[str, str]]) -> str:
         "standard deviation of {n} seeds; {cpu}, {threads} threads, torch {torch}, "
         "{date}."
     ).format(n=len({row["seed"] for row in rows}), **rows[0])
-    return f"{tables.markdown_table(means, COLUMNS)}\n\n{note}"
+    columns = {"method": "Method"} | {
+        name: title for name, (title, _) in MEASURES.items()
+    }
+    return f"{tables.markdown_table(means, columns)}\n\n{note}"
 
 
 def _key(row: dict[str, str]) -> tuple[str, str]:
     return row["method"], row["seed"]
-
-
-def documented() -> str:
-    """Return the table of the committed results."""
-    return show(tables.read_csv(CSV))

@@ -2,34 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from neuralop.models import FNO
 from torch import Tensor, nn
 
-from benchmarks.data import OperatorDataset, RawSample, Splits, darcy_fields, darcy_item
+from benchmarks.data.datasets import load_splits
+from benchmarks.data.generators.darcy import check_stride
+from benchmarks.data.splits import Splits
 from benchmarks.models import PaddedOperator
 from benchmarks.training.loop import Run
 from dinozaur_no import Predictive, VariationalOperator
-
-
-class Fields:
-    """Darcy fields in memory, as a source of samples."""
-
-    def __init__(self, n: int, **options: Any) -> None:
-        self.coeff, self.sol = darcy_fields(n, **options)
-        size, stride, seed = (options[k] for k in ("size", "stride", "first_seed"))
-        self.name = f"darcy_{n}_size{size}_stride{stride}_seed{seed}"
-
-    def __len__(self) -> int:
-        return len(self.coeff)
-
-    def __getitem__(self, index: int) -> RawSample:
-        return {"coeff": self.coeff[index], "sol": self.sol[index]}
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def load_fields(
@@ -41,14 +25,17 @@ def load_fields(
     cache: Path | None,
 ) -> Splits:
     """Load training and test fields, every ``stride``-th node of ``size`` per axis."""
-    options: dict[str, Any] = {"size": size, "stride": stride, "cache_dir": cache}
-    if size < 100:  # too small to be worth a process
-        options["workers"] = 1
-    train, test = (
-        OperatorDataset(Fields(n, first_seed=seed, **options), darcy_item)
-        for n, seed in ((n_train, 0), (n_test, first_test_seed))
+    check_stride(size, stride)  # before anything is computed
+    return load_splits(
+        "darcy",
+        n_train=n_train,
+        n_test=n_test,
+        first_test_seed=first_test_seed,
+        cache_dir=cache,
+        workers=1 if size < 100 else None,  # too small to be worth a process
+        size=size,
+        stride=stride,
     )
-    return Splits(train, test, {"x": 0, "y": 0})
 
 
 def padded_fno(
@@ -77,9 +64,7 @@ def even_padded_size(points: int) -> int:
 
 def predict_fields(training: Run, n_samples: int) -> tuple[Predictive, Tensor]:
     """Return prediction and truth of all test fields, in units of the data."""
-    model = training.model
-    if not isinstance(model, VariationalOperator):
-        raise TypeError(f"expected a VariationalOperator, got {type(model)}")
+    model = cast(VariationalOperator, training.model)
     inputs, truth = training.test.batch(range(len(training.test)))
     generator = torch.Generator(training.fabric.device).manual_seed(training.seed)
     found = model.predict(inputs["x"], n_samples=n_samples, generator=generator)

@@ -20,16 +20,11 @@ from torch import nn
 from benchmarks import environment, tables
 from benchmarks.experiments import WEIGHT_DECAY
 from benchmarks.memory import megabytes_kept_for_backward
-from benchmarks.options import add_machine, add_smoke, check_positive
-from benchmarks.studies.darcy import (
-    even_padded_size,
-    load_fields,
-    padded_fno,
-    predict_fields,
-)
+from benchmarks.options import add_machine, add_smoke, check_positive_options
+from benchmarks.studies import darcy
 from benchmarks.studies.demo_picture import Array, save_picture
 from benchmarks.training import loop
-from benchmarks.training.devices import check_device, launch
+from benchmarks.training.devices import check_device, launch_device
 from benchmarks.training.recipes import Phase, Recipe
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -42,7 +37,6 @@ from dinozaur_no import (
 CSV = tables.RESULTS / "demo.csv"
 PICTURE = tables.STATIC / "demo.png"
 README = tables.ROOT / "README.md"
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 
 FIRST_TEST_SEED = 2_000_000  # far from the seeds of all other fields
 RATE = 3e-3  # above the paper's 1e-3, as there are far fewer steps here
@@ -92,24 +86,26 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             "--publish replaces the committed results: leave out --smoke and --out"
         )
-    check_positive(args, "train", "epochs", "stride", "threads")
+    check_positive_options(args, "train", "epochs", "stride", "threads")
     check_device(args.device)
     smoke = args.smoke
     n_train = args.train or (8 if smoke else 256)
     epochs = args.epochs or (2 if smoke else 30)
     stride = args.stride or (1 if smoke else 8)
     n_test, size, width = (2, 17, 8) if smoke else (64, 241, 32)
-    splits = load_fields(n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache)
+    splits = darcy.load_fields(
+        n_train, n_test, FIRST_TEST_SEED, size, stride, args.cache
+    )
 
-    out = args.out or (None if smoke else OUTPUT)
+    out = args.out or (None if smoke else tables.OUTPUT)
     # Where an interrupted run resumes from.
     folder = out / f"demo-runs-{n_train}-{epochs}-{stride}" if out else None
     points = splits.train[0]["x"].shape[-1]
-    fabric = launch(args.device)
+    fabric = launch_device(args.device)
     runs = {}
     for name, build in MODELS.items():
         recipe = recipe_of(
-            name, partial(padded_fno, points, width, MODES, build), epochs
+            name, partial(darcy.padded_fno, points, width, MODES, build), epochs
         )
         own = folder / name if folder else None
         runs[name] = loop.Run(fabric, recipe, splits, SEED, own)
@@ -123,14 +119,11 @@ def run(args: argparse.Namespace) -> None:
     tables.write_csv(csv, rows)
     # Test sample 0, whatever it looks like.
     sample = splits.test[0]
-    save_picture(
-        picture,
-        *(sample["x"][0].numpy(), sample["y"][0].numpy(), predictions),
-        *(
-            uncertain.std[0, 0].cpu().numpy(),
-            uncertain.epistemic_std[0, 0].cpu().numpy(),
-        ),
+    spreads = (
+        std[0, 0].cpu().numpy() for std in (uncertain.std, uncertain.epistemic_std)
     )
+    fields = (sample["x"][0].numpy(), sample["y"][0].numpy())
+    save_picture(picture, *fields, predictions, *spreads)
     if folder:
         shutil.rmtree(folder)
     print(f"written: {csv}\n         {picture}")
@@ -140,15 +133,15 @@ def run(args: argparse.Namespace) -> None:
 
 def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:
     """Return the relative L2 error for a plain model, the ELBO for a Bayesian one."""
-    identity = {"model": name, "epochs": str(epochs)}
-    if name != "Bayesian":
-        return Recipe(name, build, [Phase(0, epochs, RATE)], BATCH, identity=identity)
-    phase = Phase(0, epochs, RATE, "elbo", 10 * RATE)
 
-    def bayesian() -> VariationalOperator:
+    def bayesian() -> nn.Module:
         return VariationalOperator(build())
 
-    return Recipe(name, bayesian, [phase], BATCH, identity=identity)
+    phase, make = Phase(0, epochs, RATE), build
+    if name == "Bayesian":
+        phase, make = Phase(0, epochs, RATE, "elbo", 10 * RATE), bayesian
+    identity = {"model": name, "epochs": str(epochs)}
+    return Recipe(name, make, [phase], BATCH, identity=identity)
 
 
 def compare(
@@ -161,7 +154,7 @@ def compare(
         model, log = training.model, training.log
         error, coverage = log[-1]["relative_l2"], ""
         if isinstance(model, VariationalOperator):
-            uncertain, target = predict_fields(training, N_DRAWS)
+            uncertain, target = darcy.predict_fields(training, N_DRAWS)
             found = metrics.evaluate(uncertain, target, per_field=True)
             error = found["relative_l2"].mean().item()
             coverage = f"{100 * found['coverage_90'].mean().item():.1f} %"
@@ -183,7 +176,7 @@ def compare(
                 "train": str(len(training.train)),
                 "test": str(len(training.test)),
                 "grid": str(points),
-                "padded_grid": str(even_padded_size(points)),
+                "padded_grid": str(darcy.even_padded_size(points)),
                 "width": str(width),
                 "modes": str(MODES),
                 "layers": "4",
@@ -198,18 +191,12 @@ def compare(
     return rows, predictions, uncertain
 
 
-def documented() -> str:
-    """Return the table of the committed results."""
-    return show(tables.read_csv(CSV))
-
-
 def show(rows: list[dict[str, str]]) -> str:
     """Return the table, and a line that says how it was made."""
-    first = rows[0]
     note = (
         "{train} training and {test} test fields on {grid} x {grid} points, padded to "
         "{padded_grid} x {padded_grid}, {epochs} epochs, batch {batch}, width {width}, "
         "{modes} modes, {layers} layers, seed {seed}; {cpu}, {threads} threads, torch "
         "{torch}, {date}."
-    ).format(**first)
+    ).format(**rows[0])
     return f"{tables.markdown_table(rows, COLUMNS)}\n\n{note}"

@@ -33,16 +33,8 @@ def save_picture(
 ) -> None:
     """Draw one test sample and the predictions of all models.
 
-    Parameters
-    ----------
-    path : Path
-        File to write.
-    coeff, truth : array of shape (points, points)
-        Permeability and pressure of the sample.
-    predictions : mapping
-        From the name of a model to its pressure; the last one is Bayesian.
-    deviation, spread : array of shape (points, points)
-        Standard deviation of the last prediction, with and without noise.
+    The last prediction is Bayesian; ``deviation`` and ``spread`` are its standard
+    deviations with and without noise.
     """
     columns = 2 + len(predictions)
     figure = Figure(figsize=(2.45 * columns + 0.7, 5.3), dpi=150, layout="constrained")

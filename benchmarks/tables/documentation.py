@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from benchmarks import tables
 from benchmarks.tables import paper_tables, records
-from benchmarks.tables.files import ROOT, replace_between_markers
 
 _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 
@@ -18,22 +19,29 @@ _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
+    from benchmarks.data import report
     from benchmarks.studies import calibration, demo
 
+    runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
+    runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
     return {
-        "table-1-small": partial(_from_runs, "1", "small"),
-        "table-1-paper": partial(_from_runs, "1", "paper"),
-        "table-2-small": partial(_from_runs, "2", "small"),
-        "table-2-paper": partial(_from_runs, "2", "paper"),
-        "table-initialisation-small": partial(_from_runs, "initialisation", "small"),
-        "table-tune-small": partial(_from_runs, "tune", "small"),
-        "demo-table": demo.documented,
-        "calibration": calibration.documented,
-        **{f"cost-{name}": study.documented for name, study in STUDIES.items()},
+        **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
+        "demo-table": partial(_shown, demo.show, "demo.csv"),
+        "calibration": partial(_shown, calibration.show, "calibration.csv"),
+        "data": partial(_shown, report.show, "data.csv"),
+        **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }
 
 
-def pages(root: Path = ROOT) -> list[Path]:
+def _from_runs(name: str, preset: str) -> str:
+    return paper_tables.make_table(name, records.read(records.RUNS), preset)
+
+
+def _shown(show: Callable[[Any], str], file: str) -> str:
+    return show(tables.read_csv(tables.RESULTS / file))
+
+
+def pages(root: Path = tables.ROOT) -> list[Path]:
     """Return the pages that may have tables."""
     return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
@@ -43,7 +51,7 @@ def markers(page: Path) -> list[str]:
     return _START.findall(page.read_text(encoding="utf-8"))
 
 
-def update(root: Path = ROOT) -> Iterator[str]:
+def update(root: Path = tables.ROOT) -> Iterator[str]:
     """Write all tables, and draw the pictures of cost; yield what was done."""
     from benchmarks.cost.command import STUDIES
 
@@ -51,13 +59,8 @@ def update(root: Path = ROOT) -> Iterator[str]:
     for page in pages(root):
         for name in markers(page):
             if name in known:
-                replace_between_markers(page, name, known[name]())
-            done = "" if name in known else " (not written by this command)"
+                tables.replace_between_markers(page, name, known[name]())
+            done = "" if name in known else " (unknown)"
             yield f"{page.relative_to(root)}: {name}{done}"
     for study in STUDIES.values():
         study.draw_committed()
-
-
-def _from_runs(name: str, preset: str) -> str:
-    found = records.read(records.RUNS)
-    return paper_tables.make_table(name, found, preset, "markdown")

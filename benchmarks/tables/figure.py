@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from benchmarks import tables
-from benchmarks.data import CAR
+from benchmarks.data.generators.car import CAR
 from benchmarks.experiments import Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
@@ -22,23 +22,9 @@ from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
-from dinozaur_no import VariationalOperator
-from dinozaur_no.plots import (
-    plot_covariances,
-    plot_posteriors,
-    plot_samples,
-    plot_times,
-)
+from dinozaur_no import plots
 
-OUTPUT = tables.ROOT / "benchmarks" / "output"
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
-COMPARED = {
-    "fno": ("FNO", "#8c8c8c"),
-    "tfno_0.4": ("TFNO, rank 0.4", "#b8b8b8"),
-    "tfno_1e-5": ("TFNO, rank 1e-5", "#d0d0d0"),
-    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
-    "dinozaur": ("DINOZAUR", "#1f6f78"),
-}
 SHOWN = 0  # test sample in the figures of a body
 BAYESIAN_CAR = ("car", "dinozaur", "bayesian")
 
@@ -68,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     if args.publish and args.out:
         raise ValueError("--publish writes to docs/_static: leave out --out")
     figure = FIGURES[args.name](args)
-    path = args.out or OUTPUT / f"paper_{args.name}.png"
+    path = args.out or tables.OUTPUT / f"paper_{args.name}.png"
     if args.publish:
         path = tables.STATIC / f"paper_{args.name}.png"
     with atomic_path(path) as temporary:
@@ -84,15 +70,10 @@ def ablation(args: argparse.Namespace) -> Figure:
     for column, (axis, values) in zip(grid.T, ABLATION.items(), strict=True):
         for model, (name, colour) in MODELS.items():
             runs = {
-                value: [
-                    record
-                    for record in found
-                    if record["preset"] == f"{axis}-{value}"
-                    and record["model"] == model
-                ]
+                value: group
                 for value in values
+                if (group := [r for r in found if _is(r, model, f"{axis}-{value}")])
             }
-            runs = {value: own for value, own in runs.items() if own}
             if not runs:
                 raise ValueError("no results yet. Run python -m benchmarks ablation")
             errors = [
@@ -112,30 +93,8 @@ def ablation(args: argparse.Namespace) -> Figure:
     return figure
 
 
-def cost_synthetic(args: argparse.Namespace) -> Figure:
-    """Draw peak memory (c) and time (d) of whole models on synthetic fields."""
-    path = (args.runs or tables.RESULTS) / "cost_synthetic.csv"
-    if not path.exists():
-        raise ValueError(
-            f"{path} does not exist. Run python -m benchmarks cost synthetic"
-        )
-    rows = tables.read_csv(path)
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
-    for ax, column, unit, label in (
-        (axes[0], "peak_mb", 1e-3, "peak memory [GB]"),
-        (axes[1], "train_s", 1.0, "training step [s]"),
-        (axes[2], "predict_s", 1.0, "prediction [s]"),
-    ):
-        names, colours = zip(*(COMPARED[row["model"]] for row in rows), strict=True)
-        values = [unit * float(row[column]) for row in rows]
-        bars = ax.barh(names, values, color=colours)
-        ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-        ax.set_xlabel(label)
-        ax.margins(x=0.2)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].invert_yaxis()
-    return figure
+def _is(record: records.Record, model: str, preset: str) -> bool:
+    return (record["model"], record["preset"]) == (model, preset)
 
 
 def trained(
@@ -152,8 +111,7 @@ def trained(
             f"--out {folder}, then figure {args.name} --runs {folder}"
         )
     state = checkpoints.load_state(path)
-    wanted = settings_of(experiment)
-    checkpoints.check_same(path, state.get("identity", {}), wanted)
+    checkpoints.check_same(path, state.get("identity", {}), settings_of(experiment))
     done = len(state["log"])
     if done < experiment.epochs:
         raise ValueError(
@@ -179,7 +137,7 @@ def body(args: argparse.Namespace) -> Figure:
     points = roof(sample["vertices"])
     along = sample["vertices"][points, 0]
     truth = torch.from_numpy(sample["pressure"])[None, :, None]
-    figure: Figure = plot_samples(
+    figure: Figure = plots.plot_samples(
         *(predictive, truth),
         points=points.tolist(),
         coordinates=along.tolist(),
@@ -220,14 +178,12 @@ def body_std(args: argparse.Namespace) -> Figure:
 def predicted_body(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """Return a prediction in units of the data for a test sample, and its arrays."""
     experiment, model = trained(args, *BAYESIAN_CAR)
-    if not isinstance(model, VariationalOperator):
-        raise TypeError(f"expected a VariationalOperator, got {type(model).__name__}")
     splits = load_splits(experiment, args.cache)
     test = Samples(splits.test, splits, "cpu", scaled=False)
     inputs, _ = test.batch([SHOWN])
-    options: dict[str, Any] = {"n_samples": experiment.settings.draws, **inputs}
     generator = torch.Generator().manual_seed(args.seed)
-    predictive = model.predict(generator=generator, **options)
+    draws = experiment.settings.draws
+    predictive = model.predict(**inputs, n_samples=draws, generator=generator)
     sample = dict(splits.test.source[SHOWN])
     sample["lengths"] = np.subtract(CAR.bounds[1], CAR.bounds[0])
     return predictive.denormalize(splits.normalizers["y"]), sample
@@ -245,10 +201,9 @@ def roof(vertices: Any) -> Any:
 
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
     "ablation": ablation,
-    "cost_synthetic": cost_synthetic,
-    "times": partial(of_layers, plot_times, ("darcy", "dinozaur")),
-    "posteriors": partial(of_layers, plot_posteriors, BAYESIAN_CAR),
-    "covariances": partial(of_layers, plot_covariances, BAYESIAN_CAR),
+    "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),
+    "posteriors": partial(of_layers, plots.plot_posteriors, BAYESIAN_CAR),
+    "covariances": partial(of_layers, plots.plot_covariances, BAYESIAN_CAR),
     "body": body,
     "body_std": body_std,
 }

@@ -42,16 +42,13 @@ _TABLE_1 = {
         "dinozaur": (184.6, 7.99, 0.07),
     },
 }
-PARAMETERS: dict[tuple[str, str], float] = {
-    (dataset, model): numbers[0]
+_LINES = {
+    (dataset, model): numbers
     for dataset, rows in _TABLE_1.items()
     for model, numbers in rows.items()
 }
-ERRORS: dict[tuple[str, str], Number] = {
-    (dataset, model): numbers[1:]
-    for dataset, rows in _TABLE_1.items()
-    for model, numbers in rows.items()
-}
+PARAMETERS = {key: numbers[0] for key, numbers in _LINES.items()}
+ERRORS: dict[tuple[str, str], Number] = {key: n[1:] for key, n in _LINES.items()}
 
 #: Table 2, on ShapeNet car: mean and deviation of relative error, NLL, MA and IS. The
 #: noise of dropout and Laplace is fixed, that of the Bayesian model is learned.

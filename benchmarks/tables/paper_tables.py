@@ -19,12 +19,14 @@ from benchmarks.experiments import (
     table_experiments,
 )
 from benchmarks.presets import preset_names
+from benchmarks.tables import markdown
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
-from benchmarks.tables.rendering import Block, Cell, show
 
-TABLES = ("1", "2", "initialisation", "tune")
-NOTHING = Cell("-")
+TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune")
+#: Presets of the tables that have one column for each data set.
+SWEEPS = {"kernels": "short", "rates": "usual-rate"}
+NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
 
@@ -51,13 +53,16 @@ MEASURES = {
 }
 
 
-def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
+def make_table(name: str, found: list[Record], preset: str) -> str:
     """Render a table; a sentence if there is no result for it."""
-    if name in ("initialisation", "tune") and preset == "paper":
+    if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
         blocks = tuned(found)
         command = "tune"
+    elif name in SWEEPS:
+        blocks = swept(found, SWEEPS[name])
+        command = f"tune navier_stokes dinozaur --preset {SWEEPS[name]} --kernels 4"
     elif name == "initialisation":
         blocks = [block for dataset in MESHES if (block := initialised(dataset, found))]
         command = "train-all car ahmed --preset torch-init"
@@ -68,10 +73,10 @@ def make_table(name: str, found: list[Record], preset: str, style: str) -> str:
         command = f"train-all --preset {preset}"
     if not blocks:
         return f"No results yet. Run `python -m benchmarks {command}`."
-    return show(blocks, style)
+    return "\n\n".join(blocks)
 
 
-def deterministic(dataset: str, found: list[Record]) -> Block | None:
+def deterministic(dataset: str, found: list[Record]) -> str | None:
     """Return table 1 of one data set."""
     models = models_of(dataset)
     measure = MEASURES["relative_l2"]
@@ -83,18 +88,14 @@ def deterministic(dataset: str, found: list[Record]) -> Block | None:
     lines = []
     for i, (model, group) in enumerate(zip(models, groups, strict=True)):
         thousands = PARAMETERS.get((dataset, model))
-        size = NOTHING
-        if group:
-            count = int(group[0]["parameters"])
-            size = Cell(f"{count / 1000:,.1f}")
-        size_paper = NOTHING if thousands is None else Cell(f"{thousands:,.1f}")
-        title = Cell(MODELS[model].title)
-        lines.append([title, size, size_paper, ours[i], theirs[i]])
+        size = f"{int(group[0]['parameters']) / 1000:,.1f}" if group else NOTHING
+        size_paper = NOTHING if thousands is None else f"{thousands:,.1f}"
+        lines.append([MODELS[model].title, size, size_paper, ours[i], theirs[i]])
     columns = ["Model", "Parameters (10³)", "Paper", measure.title, "Paper's"]
-    return Block(DATASETS[dataset], columns, lines, note(groups))
+    return _block(DATASETS[dataset], columns, lines, groups)
 
 
-def uncertain(dataset: str, found: list[Record]) -> Block | None:
+def uncertain(dataset: str, found: list[Record]) -> str | None:
     """Return table 2 of one data set: every kind of uncertainty with every noise."""
     listed = table_experiments(dataset)
     groups = {
@@ -108,8 +109,7 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
     if not any(own):
         return None
     lines = [
-        [Cell(short_title(e.model)), Cell(e.uncertainty), Cell(NOISE_NAMES[noise])]
-        for e, noise in groups
+        [short_title(e.model), e.uncertainty, NOISE_NAMES[noise]] for e, noise in groups
     ]
     columns = ["Model", "Uncertainty", "Noise"]
     for key, measure in MEASURES.items():
@@ -121,10 +121,10 @@ def uncertain(dataset: str, found: list[Record]) -> Block | None:
             cells.append(_marked(theirs, measure))
         for line, *more in zip(lines, *cells, strict=True):
             line.extend(more)
-    return Block(DATASETS[dataset], columns, lines, note(own))
+    return _block(DATASETS[dataset], columns, lines, own)
 
 
-def initialised(dataset: str, found: list[Record]) -> Block | None:
+def initialised(dataset: str, found: list[Record]) -> str | None:
     """Return errors with torch's initialisation and with a balanced one."""
     measure, models = MEASURES["relative_l2"], models_of(dataset)
     groups = [
@@ -137,15 +137,14 @@ def initialised(dataset: str, found: list[Record]) -> Block | None:
     if not any(map(any, groups)):
         return None
     cells = [column(own, "relative_l2", measure) for own in groups]
-    names = [Cell(short_title(model)) for model in models]
+    names = [short_title(model) for model in models]
     lines = [list(line) for line in zip(names, *cells, strict=True)]
     titles = ("torch's initialisation", "balanced initialisation")
     columns = ["Model", *(f"{measure.title}, {title}" for title in titles)]
-    made = note([group for own in groups for group in own])
-    return Block(DATASETS[dataset], columns, lines, made)
+    return _block(DATASETS[dataset], columns, lines, [*groups[0], *groups[1]])
 
 
-def tuned(found: list[Record]) -> list[Block]:
+def tuned(found: list[Record]) -> list[str]:
     """Return results on held-out samples, those of equal length together.
 
     These are the results whose presets are not among the named ones. Some are of
@@ -155,7 +154,8 @@ def tuned(found: list[Record]) -> list[Block]:
     for record in found:
         if record["preset"] in preset_names(record["dataset"]):
             continue
-        if record["noise"] not in ("none", "fitted"):
+        base = record["preset"].partition("+")[0]
+        if record["noise"] not in ("none", "fitted") or base in SWEEPS.values():
             continue
         block = (record["dataset"], record["noise"], record["epochs"])
         line = (record["model"], record["uncertainty"], record["preset"])
@@ -169,15 +169,54 @@ def tuned(found: list[Record]) -> list[Block]:
             # The best one of each model is marked.
             cells = [column(list(own.values()), key, MEASURES[key]) for key in keys]
             for (name, uncertainty, preset), *values in zip(own, *cells, strict=True):
-                kind = [] if noise == "none" else [Cell(uncertainty)]
-                setting = Cell(preset.partition("+")[2] or preset)
-                lines.append([Cell(short_title(name)), *kind, setting, *values])
+                kind = [] if noise == "none" else [uncertainty]
+                setting = preset.partition("+")[2] or preset
+                lines.append([short_title(name), *kind, setting, *values])
         kinds = [] if noise == "none" else ["Uncertainty"]
         columns = ["Model", *kinds, "Setting", *(MEASURES[key].title for key in keys)]
         title = f"{DATASETS[dataset]}, {epochs} epochs"
-        text = note(list(groups.values())).replace("test samples", "held-out samples")
-        blocks.append(Block(title, columns, lines, text))
+        text = _block(title, columns, lines, list(groups.values()))
+        blocks.append(text.replace("test samples", "held-out samples"))
     return blocks
+
+
+def swept(found: list[Record], base: str) -> list[str]:
+    """Return one table of the settings that were tuned in a preset, on all data sets.
+
+    Each column has another budget; only numbers of one column compare.
+    """
+    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    for record in found:
+        preset, _, setting = record["preset"].partition("+")
+        if preset == base:
+            of_line = groups.setdefault((record["model"], setting), {})
+            of_line.setdefault(record["dataset"], []).append(record)
+    if not groups:
+        return []
+    datasets = [d for d in DATASETS if any(d in own for own in groups.values())]
+    ordered = sorted(groups, key=lambda line: ([*MODELS].index(line[0]), line[1]))
+    measure = MEASURES["relative_l2"]
+    lines = [[short_title(model), setting] for model, setting in ordered]
+    for dataset in datasets:
+        own = [groups[line].get(dataset, []) for line in ordered]
+        for cells, cell in zip(lines, column(own, "relative_l2", measure), strict=True):
+            cells.append(cell)
+    columns = ["Model", "Setting", *(DATASETS[d].partition(" (")[0] for d in datasets)]
+    notes = []
+    for dataset in datasets:
+        own = [groups[line].get(dataset, []) for line in ordered]
+        text = note(own).replace("test samples", "held-out samples")
+        notes.append(f"{DATASETS[dataset].partition(' (')[0]}: {text}")
+    return [f"{markdown([columns, *lines])}\n\n{measure.title}. {' '.join(notes)}"]
+
+
+def _block(
+    title: str,
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    groups: Sequence[list[Record]],
+) -> str:
+    return f"**{title}**\n\n{markdown([columns, *lines])}\n\n{note(groups)}"
 
 
 def short_title(model: str) -> str:
@@ -199,7 +238,7 @@ def select(
     ]
 
 
-def column(groups: Sequence[list[Record]], key: str, measure: Measure) -> list[Cell]:
+def column(groups: Sequence[list[Record]], key: str, measure: Measure) -> list[str]:
     """Return mean and standard deviation of each line, the best in bold."""
     values = [[measure.factor * float(r[key]) for r in group] for group in groups]
     numbers = [
@@ -211,7 +250,7 @@ def column(groups: Sequence[list[Record]], key: str, measure: Measure) -> list[C
 
 def _marked(
     numbers: Sequence[tuple[float, float | None] | None], measure: Measure
-) -> list[Cell]:
+) -> list[str]:
     digits = measure.digits
     largest = max((abs(n[0]) for n in numbers if n is not None), default=1.0)
     if 0 < largest < 0.1:  # in the units of the data, which may be small
@@ -225,7 +264,8 @@ def _marked(
             cells.append(NOTHING)
             continue
         spread = "" if number[1] is None else f" ± {number[1]:.{digits}f}"
-        cells.append(Cell(text + spread, bold=float(text) == best))
+        mark = "**" if float(text) == best else ""
+        cells.append(f"{mark}{text}{spread}{mark}")
     return cells
 
 
@@ -244,8 +284,7 @@ def note(groups: Sequence[list[Record]]) -> str:
 
     def all_of(key: str) -> str:
         values = {record[key] for record in found}
-        ordered = sorted(values, key=lambda v: (float(v) if _is_number(v) else 0.0, v))
-        return " or ".join(ordered)
+        return " or ".join(sorted(values, key=lambda v: (len(v), v)))  # 8 before 16
 
     seeds = sorted({len(group) for group in groups if group})
     many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
@@ -259,7 +298,3 @@ def note(groups: Sequence[list[Record]]) -> str:
         f"torch {all_of('torch')}, neuraloperator {all_of('neuraloperator')}, "
         f"{all_of('date')}."
     )
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import environment
 from benchmarks.experiments import DATASETS, MODELS, NOISES
 from benchmarks.files import locked
-from benchmarks.tables.files import RESULTS, ROOT, write_csv
+from benchmarks.tables import RESULTS, ROOT, write_csv
 
 RUNS = RESULTS / "runs.csv"
 
@@ -42,17 +42,14 @@ def describe() -> Record:
 def commit() -> str:
     """Return the commit that is checked out, with a plus if files have changed."""
     found = []
-    for words in (
-        ["rev-parse", "--short=10", "HEAD"],
-        ["status", "--porcelain", "-uno"],
-    ):
+    for words in ("rev-parse --short=10 HEAD", "status --porcelain -uno"):
         try:
-            done = subprocess.run(
-                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+            done = subprocess.check_output(
+                ["git", *words.split()], cwd=ROOT, text=True, stderr=subprocess.DEVNULL
             )
         except (OSError, subprocess.CalledProcessError):
             return ""
-        found.append(done.stdout.strip())
+        found.append(done.strip())
     # Results are added while the next ones are computed; they change no number.
     changes = [
         line for line in found[1].splitlines() if "benchmarks/results/" not in line
@@ -95,23 +92,10 @@ def missing(path: Path, keys: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]
 
 
 def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
-    """Insert results into the file.
+    """Insert results into the file; with ``again`` they may replace others.
 
     Processes wait for each other. A reader sees all of the new results or none.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    records : sequence of dict
-        With all columns.
-    again : bool, default False
-        Whether they may replace others with the same key.
     """
-    for record in records:
-        if set(record) != set(COLUMNS):
-            wrong = sorted(set(record) ^ set(COLUMNS))
-            raise ValueError(f"a result has other columns than {path}: {wrong}")
     with locked(path):
         rows = {key_of(row): row for row in read(path)}
         new = {key_of(record): record for record in records}
@@ -121,14 +105,7 @@ def add(path: Path, records: Sequence[Record], again: bool = False) -> None:
                 f"{path} has {', '.join(taken[0])} already; give --again to replace it"
             )
         both = sorted((rows | new).values(), key=_place)
-        ordered = [{name: row[name] for name in COLUMNS} for row in both]
-        try:
-            write_csv(path, ordered)
-        except OSError as error:
-            raise ValueError(
-                f"{path} could not be written: {error}. It is as it was before; make "
-                "room and run the command again, finished epochs are kept"
-            ) from error
+        write_csv(path, [{name: row[name] for name in COLUMNS} for row in both])
 
 
 def _place(row: Mapping[str, str]) -> tuple[object, ...]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmarks.tables import paper_tables, records
 from benchmarks.tables.documentation import documented_tables, update
-from benchmarks.tables.rendering import FORMATS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["paper", "small", "smoke"],
         default="small",
         help="of the runs (small)",
-    )
-    parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="of the paper's tables (text)"
     )
     parser.add_argument("--out", type=Path, help="directory of another runs.csv")
     parser.add_argument(
@@ -51,19 +47,19 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.name in paper_tables.TABLES:
         path = args.out / "runs.csv" if args.out else records.RUNS
-        if args.out and not path.exists():
+        if not path.exists():
             raise ValueError(f"{path} does not exist; run python -m benchmarks train")
-        found = records.read(path)
-        print(paper_tables.make_table(args.name, found, args.preset, args.format))
+        print(paper_tables.make_table(args.name, records.read(path), args.preset))
         return
-    documented = documented_tables()
-    names = [
-        *paper_tables.TABLES,
-        *(n for n in documented if not n.startswith("table-")),
-    ]
+    studies = {
+        name: make
+        for name, make in documented_tables().items()
+        if not name.startswith("table-")
+    }
+    names = ", ".join([*paper_tables.TABLES, *studies])
     if args.name is None:
-        print("tables: " + ", ".join(names))
-    elif args.name not in documented:
-        raise ValueError(f"unknown table (={args.name}): there are {', '.join(names)}")
+        print(f"tables: {names}")
+    elif args.name not in studies:
+        raise ValueError(f"unknown table (={args.name}): there are {names}")
     else:
-        print(documented[args.name]())
+        print(studies[args.name]())

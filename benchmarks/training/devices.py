@@ -21,7 +21,7 @@ def check_device(name: str) -> None:
         raise ValueError(f"--device (={name}): torch finds no GPU here")
 
 
-def launch(name: str, precision: str = "32-true") -> Fabric:
+def launch_device(name: str, precision: str = "32-true") -> Fabric:
     """Return the Fabric of this process."""
     world = int(os.environ.get("WORLD_SIZE", 1))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))

@@ -18,7 +18,6 @@ from dinozaur_no import (
     LastLayerLaplace,
     MCDropout,
     Predictive,
-    VariationalOperator,
     metrics,
 )
 
@@ -35,16 +34,7 @@ def evaluate_noises(
 ) -> Iterator[Result]:
     """Yield the metrics of the test samples for each noise of an uncertain model.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Tells the kind of uncertainty.
-    model : nn.Module
-        The trained model, on its device.
-    train, test : Samples
-        Scaled ones to fit on, unscaled ones for the metrics.
-    seed : int
-        Of the posterior samples.
+    Training samples, to fit on, are scaled; test samples are not.
     """
     for operator, variances in _operators(experiment, model, train, seed):
         found = evaluate(operator, experiment, test, seed, variances)
@@ -82,12 +72,9 @@ def _operators(
         operator.optimize_hyperparameters()
         yield operator, {"evidence": operator.noise_variance.item()}
         return
-    if experiment.uncertainty == "dropout":
-        operator = MCDropout(model)
-    elif isinstance(model, VariationalOperator):
-        operator = copy.deepcopy(model)  # its noise is part of the trained model
-    else:
-        raise TypeError(f"model must be a VariationalOperator, got {type(model)}")
+    dropout = experiment.uncertainty == "dropout"
+    # The noise of a Bayesian model is part of the trained model.
+    operator = MCDropout(model) if dropout else copy.deepcopy(model)
     generator = _generator(operator, seed, "noise")
     fitted = operator.fit_noise(
         few(), residuals_of="mean", n_samples=NOISE_DRAWS, generator=generator

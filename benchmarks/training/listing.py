@@ -2,13 +2,7 @@
 
 import argparse
 
-from benchmarks import tables
-from benchmarks.experiments import (
-    DATASETS,
-    Experiment,
-    all_experiments,
-    table_experiments,
-)
+from benchmarks import experiments, tables
 from benchmarks.models import count_parameters
 from benchmarks.tables.paper import PARAMETERS
 
@@ -39,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the experiments."""
-    wanted = all_experiments if args.all else table_experiments
+    wanted = experiments.all_experiments if args.all else experiments.table_experiments
     rows = [
         describe(experiment)
-        for dataset in DATASETS
+        for dataset in experiments.DATASETS
         for experiment in wanted(dataset, args.preset)
     ]
     print(tables.markdown_table(rows, COLUMNS))
@@ -52,26 +46,22 @@ def run(args: argparse.Namespace) -> None:
     )
 
 
-def describe(experiment: Experiment) -> dict[str, str]:
+def describe(experiment: experiments.Experiment) -> dict[str, str]:
     """Return a line of the list."""
     count, settings = count_parameters(experiment), experiment.settings
     paper = PARAMETERS.get((experiment.dataset, experiment.model))
-    known = paper is not None and experiment.preset == "paper"
+    if experiment.preset != "paper":
+        paper = None
     return {
         "dataset": experiment.dataset,
         "model": experiment.model,
         "uncertainty": experiment.uncertainty,
         "parameters": str(count),
-        "paper": f"{paper:.1f}" if known else "",
-        "deviation": f"{deviation(count, paper):+.1f} %" if known and paper else "",
+        "paper": f"{paper:.1f}" if paper else "",
+        "deviation": f"{count / (10 * paper) - 100:+.1f} %" if paper else "",
         "schedule": experiment.schedule,
         "rate": f"{experiment.rate:g}",
         "epochs": str(experiment.epochs),
         "batch": str(settings.batch),
         "data": f"{settings.n_train}/{settings.n_test}",
     }
-
-
-def deviation(count: int, thousands: float) -> float:
-    """Return by how many per cent a count is above a number in thousands."""
-    return 100 * (count / (1000 * thousands) - 1)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from benchmarks import tables
-from benchmarks.data import Splits
+from benchmarks.data.splits import Splits
 from benchmarks.memory import peak_megabytes, reset_peak
 from benchmarks.training import checkpoints
 from benchmarks.training.optimisers import make_optimiser
@@ -39,21 +39,7 @@ TIMES = ("seconds", "train_seconds")
 class Run:
     """One model with one seed, trained epoch by epoch.
 
-    Parameters
-    ----------
-    fabric : Fabric
-        Device and precision; launched.
-    recipe : Recipe
-        Model, losses and optimisers.
-    splits : Splits
-        Training and test samples.
-    seed : int
-        Of the weights, the order of the samples and all random numbers.
-    directory : Path, optional
-        For ``last.pt``, all that is needed to resume, and ``log.csv``. Without one the
-        run cannot be resumed.
-    precision : str, default "32-true"
-        Precision of the fabric, as a note.
+    Without a directory the run cannot be resumed.
 
     Attributes
     ----------
@@ -75,7 +61,9 @@ class Run:
         precision: str = "32-true",
     ) -> None:
         self.fabric, self.recipe, self.seed = fabric, recipe, seed
-        self.directory, self.precision = directory, precision
+        # For last.pt, all that is needed to resume, and log.csv.
+        self.directory = directory
+        self.precision = precision  # of the fabric, as a note
         self.data = Path(str(splits.train.source)).name
         self.train = Samples(splits.train, splits, fabric.device, scaled=True)
         self.test = Samples(splits.test, splits, fabric.device, scaled=False)
@@ -162,8 +150,7 @@ class Run:
         inputs, target = self.test.batch(indices)
         with self.fabric.autocast():
             output = self.model(**inputs)
-        output, _ = self.test.processor.postprocess(output.float(), {})
-        return output, target
+        return self.test.processor.postprocess(output.float()), target
 
     def _train_epoch(self, epoch: int, bar: "tqdm[None]") -> float:
         fabric, recipe = self.fabric, self.recipe

@@ -18,13 +18,7 @@ class ScheduleFree(AdamWScheduleFree):
 
     The package squares gradients without a conjugate. ``torch.optim.AdamW`` treats real
     and imaginary parts separately. This class does the same with real views that share
-    the memory of the weights.
-
-    Parameters
-    ----------
-    groups : list of dict
-        Parameters on their final device, each group with its ``lr`` and
-        ``weight_decay``.
+    the memory of the weights, which have to be on their final device.
     """
 
     def __init__(self, groups: Groups) -> None:
@@ -49,25 +43,15 @@ class ScheduleFree(AdamWScheduleFree):
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
         for _, parameter in self.views:
-            if set_to_none:
-                parameter.grad = None
-            elif parameter.grad is not None:
-                parameter.grad.zero_()
+            parameter.grad = None
 
 
 def make_optimiser(
     groups: Groups, schedule: Schedule, steps: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.OneCycleLR | None]:
-    """Make an optimiser, and the schedule of its learning rates if it has one.
+    """Make an optimiser for some steps, and the schedule of its rates if it has one.
 
-    Parameters
-    ----------
-    groups : list of dict
-        Parameters, each group with its (highest) ``lr`` and ``weight_decay``.
-    schedule : str
-        ``"one-cycle"`` or ``"schedule-free"``.
-    steps : int
-        Steps of the whole phase.
+    Each group of parameters has its (highest) ``lr`` and its ``weight_decay``.
     """
     if schedule == "schedule-free":
         return ScheduleFree(groups), None

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,62 +26,30 @@ _OF_POSTERIORS = ("bayesian_epochs", "warm_epochs", "warm_rate", "kl_weight")
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs with one loss and one optimiser.
+    """Some epochs with one loss and one optimiser."""
 
-    Attributes
-    ----------
-    first, stop : int
-        Epochs, from 0; ``stop`` is the first one after it.
-    rate : float
-        Learning rate of the weights.
-    objective : str
-        ``"relative_l2"``, or ``"elbo"`` for minus the evidence lower bound.
-    posterior_rate : float, optional
-        Learning rate of the posterior. Without one its scale is frozen.
-    scale : float, optional
-        Posterior scale to begin with, by default the present one.
-    kl_weight : float or "paper"
-        Weight of the KL divergence in the bound.
-    """
-
-    first: int
-    stop: int
-    rate: float
+    first: int  # from 0
+    stop: int  # the first epoch after it
+    rate: float  # learning rate of the weights
     objective: Literal["relative_l2", "elbo"] = "relative_l2"
-    posterior_rate: float | None = None
-    scale: float | None = None
+    posterior_rate: float | None = None  # without one the posterior scale is frozen
+    layer_rate: float | None = None  # of deterministic layers, instead of `rate`
+    scale: float | None = None  # posterior scale to begin with, instead of the present
     kl_weight: float | Literal["paper"] = 1.0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that the training loop has to know, except for data, seed and device.
+    """All that the training loop has to know, except for data, seed and device."""
 
-    Attributes
-    ----------
-    name : str
-        Shown with the progress and in errors.
-    build : callable
-        Makes the model with its initial weights.
-    phases : sequence of Phase
-        One after the other.
-    batch : int
-        Samples per step, of all processes together.
-    schedule : str
-        ``"one-cycle"`` or ``"schedule-free"``.
-    identity : mapping
-        What must be the same for a run to be resumed.
-    draws_per_process : bool
-        Whether processes draw different random numbers, as for dropout. Sampled
-        diffusion times are the same in all processes, as in one.
-    """
-
-    name: str
+    name: str  # shown with the progress and in errors
     build: Callable[[], nn.Module]
     phases: Sequence[Phase]
-    batch: int
+    batch: int  # samples per step, of all processes together
     schedule: Schedule = "one-cycle"
-    identity: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)  # same for resumed runs
+    # Whether processes draw different random numbers, as for dropout. Sampled diffusion
+    # times are the same in all processes, as in one.
     draws_per_process: bool = False
 
     @property
@@ -122,7 +90,10 @@ def phases_of(experiment: Experiment, epochs: int) -> list[Phase]:
     """
     rate, settings = experiment.rate, experiment.settings
     if experiment.uncertainty != "bayesian":
-        return [Phase(0, epochs, rate)]
+        factor = settings.layer_rate
+        return [
+            Phase(0, epochs, rate, layer_rate=None if factor == 1 else factor * rate)
+        ]
     warm = settings.warm_epochs * epochs // experiment.epochs
     if not warm:
         return [Phase(0, epochs, rate, "elbo", rate, kl_weight=settings.kl_weight)]
@@ -159,6 +130,9 @@ def begin(phase: Phase, model: nn.Module) -> Groups:
             if phase.scale is not None:
                 eye = torch.eye(layer.posterior_size, device=layer.raw_time.device)
                 layer.posterior_scale_tril = phase.scale * eye
+    if phase.layer_rate is not None:
+        rates = {"lr": phase.rate, "layer_lr": phase.layer_rate}
+        return parameter_groups(model, **rates, weight_decay=WEIGHT_DECAY)
     if phase.posterior_rate is None:
         return plain_groups(model, phase.rate)
     return parameter_groups(
@@ -173,9 +147,8 @@ def loss_of(phase: Phase, model: nn.Module, num_data: int) -> Loss:
     """Return the loss of a phase, a mean over the batch."""
     if phase.objective == "relative_l2":
         return lambda output, target: relative_l2(output.float(), target).mean()
-    if not isinstance(model, VariationalOperator):
-        raise TypeError(f"model must be a VariationalOperator, got {type(model)}")
-    return partial(model.loss, num_data=num_data, beta=phase.kl_weight)
+    elbo = cast(VariationalOperator, model).loss
+    return partial(elbo, num_data=num_data, beta=phase.kl_weight)
 
 
 def relative_l2(prediction: Tensor, truth: Tensor) -> Tensor:

@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.data import CACHE_DIR, Item, OperatorDataset, Splits, data_set, keywords
-from benchmarks.data import load_splits as load_named
+from benchmarks.data import datasets
+from benchmarks.data.arguments import keywords
+from benchmarks.data.splits import Item, OperatorDataset, Splits
+from benchmarks.data.store import CACHE_DIR
 from benchmarks.experiments import Experiment
 from benchmarks.files import locked
 from benchmarks.models import IN_CHANNELS
@@ -19,26 +21,18 @@ def load_splits(
 ) -> Splits:
     """Load the data of an experiment and check that its models can take them.
 
-    Samples that are held out for choosing settings replace the test samples.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Tells which data, and how many.
-    cache : Path, optional
-        Directory of generated samples, by default that of the project.
-    files : Path, optional
-        Public file or folder to read instead.
+    Samples that are held out for choosing settings replace the test samples. ``files``
+    is a public file or folder to read instead of generated samples.
     """
     preset = experiment.settings
     settings = dict(preset.data)
     if files is not None:  # files have the settings they were made with
-        items = keywords(data_set(experiment.dataset).item)
+        items = keywords(datasets.data_set(experiment.dataset).item)
         settings = {key: value for key, value in settings.items() if key in items}
     place = (cache or CACHE_DIR) / experiment.dataset
     notice = f"{experiment.dataset}: waiting for another process to make the data"
     with locked(place, notice=notice):  # one process generates them
-        splits = load_named(
+        splits = datasets.load_splits(
             experiment.dataset,
             n_train=preset.n_train + preset.held_out,
             n_test=preset.n_test,
@@ -66,16 +60,8 @@ def load_splits(
 class Samples:
     """Samples in memory, in batches that are scaled and on a device.
 
-    Parameters
-    ----------
-    dataset : OperatorDataset
-        Read once. Equal tensors, such as the points of a grid, are kept once.
-    splits : Splits
-        Provides the normalisers.
-    device : torch.device
-        Device of the batches.
-    scaled : bool
-        Whether targets are scaled, as for a training loss, or in units of the data.
+    Equal tensors, such as the points of a grid, are kept once. Targets are ``scaled``,
+    as for a training loss, or in units of the data.
     """
 
     def __init__(
@@ -88,7 +74,7 @@ class Samples:
         items = [dataset[index] for index in range(len(dataset))]
         first = items[0]
         self.items: list[Item] = [
-            {k: first[k] if _same(v, first[k]) else v for k, v in item.items()}
+            {k: first[k] if torch.equal(v, first[k]) else v for k, v in item.items()}
             for item in items
         ]
         self.processor = splits.processor().to(device)
@@ -110,7 +96,3 @@ class Samples:
         for part in torch.arange(len(self)).split(size):
             inputs, target = self.batch(part.tolist())
             yield {**inputs, "y": target}
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a, b)

@@ -11,16 +11,20 @@ from lightning_fabric import Fabric
 from benchmarks.experiments import DATASETS, NOISES, Experiment, find_experiment
 from benchmarks.files import locked
 from benchmarks.models import count_parameters
-from benchmarks.options import add_again, add_machine, check_place, check_positive
+from benchmarks.options import (
+    add_again,
+    add_machine,
+    check_place,
+    check_positive_options,
+)
 from benchmarks.presets import VARIED, preset_names
-from benchmarks.tables import ROOT, records
+from benchmarks.tables import OUTPUT, records
 from benchmarks.training import loop
-from benchmarks.training.devices import PRECISIONS, check_device, launch
+from benchmarks.training.devices import PRECISIONS, check_device, launch_device
 from benchmarks.training.evaluation import Result, draws_of, evaluate_noises
 from benchmarks.training.recipes import recipe_of
 from benchmarks.training.samples import load_splits
 
-OUTPUT = ROOT / "benchmarks" / "output" / "runs"
 #: Presets of the command line; those of the ablation belong to its command.
 PRESETS = [
     name
@@ -33,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks train``."""
     add_experiment(parser)
     parser.add_argument(
-        "--seed", type=int, default=0, help="of weights, order and draws (0)"
+        "--seed", type=int, default=0, help="of weights, order and samples (0)"
     )
     add_common(parser)
 
@@ -78,19 +82,19 @@ def add_common(parser: argparse.ArgumentParser, preset: bool = True) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, evaluate, record; or say that the results are there."""
-    check_options(args)
+    check_train_options(args)
     experiment = find_experiment(
         args.dataset, args.model, args.uncertainty, args.preset
     )
-    if train_experiment(experiment, args.seed, args) is None:
+    if not train_experiment(experiment, args.seed, args):
         raise ValueError(
             f"another process is training {experiment.trained_as} with seed {args.seed}"
         )
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_train_options(args: argparse.Namespace) -> None:
     """Validate the common options."""
-    check_positive(args, "epochs", "threads")
+    check_positive_options(args, "epochs", "threads")
     check_place(args, "epochs", "files")
     if getattr(args, "preset", None) == "smoke" and args.out is None:
         raise ValueError(
@@ -115,18 +119,15 @@ def directory_of(experiment: Experiment, seed: int, out: Path | None = None) -> 
     """Return the directory of a run's checkpoint."""
     trained = experiment.trained_as
     name = str(trained).replace(" ", "-")
-    return (out or OUTPUT) / f"{name}-{trained.preset}-seed{seed}"
+    return (out or OUTPUT / "runs") / f"{name}-{trained.preset}-seed{seed}"
 
 
 def train_experiment(
     experiment: Experiment, seed: int, args: argparse.Namespace
-) -> bool | None:
+) -> bool:
     """Train and evaluate an experiment with one seed, unless its results are there.
 
-    Returns
-    -------
-    bool or None
-        Whether there was something to do; None if another process is training it.
+    Return False if another process is training it.
     """
     path, keys = results_of(args), keys_of(experiment, seed)
     records.commit()  # of the running code, whatever is checked out later
@@ -135,15 +136,15 @@ def train_experiment(
             f"{experiment} {seed}: is in {path}. --again replaces it, --out DIR trains "
             "it separately"
         )
-        return False
+        return True
     directory = directory_of(experiment, seed, args.out)
-    fabric = launch(args.device, args.precision)
+    fabric = launch_device(args.device, args.precision)
     if fabric.global_rank > 0:
         _train(fabric, experiment, seed, directory, args)
         return True
     with locked(directory, wait=False) as free:
         if not free:
-            return None
+            return False
         # Another process may have finished it in the meantime.
         if args.again or records.missing(path, keys):
             _train(fabric, experiment, seed, directory, args)

@@ -20,13 +20,7 @@ from benchmarks.experiments import (
 )
 from benchmarks.options import add_seeds
 from benchmarks.tables import records
-from benchmarks.training.train import (
-    add_common,
-    check_options,
-    keys_of,
-    results_of,
-    train_experiment,
-)
+from benchmarks.training import train
 
 Job = tuple[Experiment, int]
 
@@ -42,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="(those of the paper's tables; none with --models)",
     )
     add_seeds(parser)
-    add_common(parser)
+    train.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train experiments that have no results yet."""
-    check_options(args)
+    train.check_train_options(args)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             "train-all shares experiments, not batches: start it several times without "
@@ -122,7 +116,7 @@ def _one_round(
             continue
         print(f"{number} of {len(jobs)}: {experiment} {seed}", flush=True)
         try:
-            if train_experiment(experiment, seed, args) is None:
+            if not train.train_experiment(experiment, seed, args):
                 busy.append((experiment, seed))
         except (ValueError, OSError) as error:  # one that diverges stops no other
             failed[experiment, seed] = str(error)
@@ -132,5 +126,7 @@ def _one_round(
 
 def _without_results(jobs: list[Job], args: argparse.Namespace) -> list[Job]:
     """Return the jobs without a complete set of results."""
-    have = {records.key_of(record) for record in records.read(results_of(args))}
-    return [(e, seed) for e, seed in jobs if not have.issuperset(keys_of(e, seed))]
+    have = {records.key_of(record) for record in records.read(train.results_of(args))}
+    return [
+        (e, seed) for e, seed in jobs if not have.issuperset(train.keys_of(e, seed))
+    ]

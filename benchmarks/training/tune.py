@@ -10,7 +10,7 @@ import argparse
 from benchmarks.experiments import find_experiment
 from benchmarks.options import add_seeds
 from benchmarks.presets import TUNABLE
-from benchmarks.training.train import add_common, add_experiment, check_options
+from benchmarks.training.train import add_common, add_experiment, check_train_options
 from benchmarks.training.train_all import work_off
 
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train values that have no results yet; several processes may share the work."""
-    check_options(args)
+    check_train_options(args)
     given = {
         name: values
         for name in TUNABLE

@@ -133,9 +133,10 @@ class RealBasis:
             frequency = self.frequencies[j]
             angle = frequency * shift[..., j, None]
             damping = torch.exp(-frequency.square() * time[..., None])
-            along = (*angle.shape[:-1], *[1] * j, axis.size, *[1] * (d - 1 - j))
-            cos = (damping * angle.cos()).view(along)
-            sin = (damping * angle.sin() * -self.signs[j]).view(along)
+            cos = damping * angle.cos()
+            sin = damping * angle.sin() * -self.signs[j]
+            along = (*cos.shape[:-1], *[1] * j, axis.size, *[1] * (d - 1 - j))
+            cos, sin = cos.view(along), sin.view(along)
             c = torch.addcmul(cos * c, sin, axis.partner(c, j - d))
         return c
 

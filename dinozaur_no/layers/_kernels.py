@@ -141,8 +141,8 @@ def _adjoint_kernels(
         h = _one_kernel(flow, time, back, r, basis)
         d_c += h
         d_time.append(_inner(laplacian, h, time.shape[0]))
-        if slopes:
-            parts = [-_inner(slope, h, time.shape[0]) for slope in slopes]
+        if shift is not None:
+            parts = [-_inner(slope, h, shift.shape[0]) for slope in slopes]
             d_shift.append(torch.stack(parts, -1))
         if weights is not None:
             v = _one_kernel(c, time, shift, r, basis).flatten(2)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from .._torch import full_precision
 from .._validation import (
     check_input,
+    check_modes_per_axis,
+    check_modes_within,
     check_per_item,
-    modes_per_axis,
-    modes_within,
     numbers_of_shape,
     one_of,
     output_grid,
@@ -178,7 +178,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self._limit = (
             None
             if max_n_modes is None
-            else modes_per_axis("max_n_modes", max_n_modes, self.order)
+            else check_modes_per_axis("max_n_modes", max_n_modes, self.order)
         )
         self.n_modes = n_modes
         self.max_n_modes = list(self._limit or self._n_modes)
@@ -282,7 +282,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
     @n_modes.setter
     def n_modes(self, value: int | Sequence[int]) -> None:
-        self._n_modes = modes_within(value, self.order, self._limit)
+        self._n_modes = check_modes_within(value, self.order, self._limit)
 
     def forward(
         self,

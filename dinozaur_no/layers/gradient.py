@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from .._torch import full_precision
 from .._validation import (
     check_input,
-    modes_per_axis,
-    modes_within,
+    check_modes_per_axis,
+    check_modes_within,
     one_of,
     output_grid,
     per_axis,
@@ -78,8 +78,8 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
         order = len(n_modes) if isinstance(n_modes, Sequence) else 1
         limit = kwargs.get("max_n_modes")
         if limit is not None:
-            limit = modes_per_axis("max_n_modes", limit, order)
-        modes = modes_within(n_modes, order, limit)
+            limit = check_modes_per_axis("max_n_modes", limit, order)
+        modes = check_modes_within(n_modes, order, limit)
         self._limit = limit or modes
         if kwargs.get("resolution_scaling_factor") is not None:
             scaling = kwargs["resolution_scaling_factor"]
@@ -97,7 +97,7 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
     @SpectralConv.n_modes.setter  # type: ignore[untyped-decorator]
     def n_modes(self, value: int | Sequence[int]) -> None:
         """Modes per axis, at most ``max_n_modes``; upstream shows the last halved."""
-        modes = modes_within(value, len(self._limit), self._limit)
+        modes = check_modes_within(value, len(self._limit), self._limit)
         SpectralConv.n_modes.fset(self, modes)
 
     def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:

@@ -7,6 +7,7 @@ Otherwise neither pyplot nor a display is needed. Needs matplotlib: ``pip instal
 """
 
 from .calibration import plot_error_against_std, plot_pit, plot_reliability
+from .kernels import plot_kernels
 from .layers import plot_covariances, plot_posteriors, plot_times
 from .predictions import plot_correlation, plot_samples, plot_uncertainty
 
@@ -14,6 +15,7 @@ __all__ = [
     "plot_correlation",
     "plot_covariances",
     "plot_error_against_std",
+    "plot_kernels",
     "plot_pit",
     "plot_posteriors",
     "plot_reliability",

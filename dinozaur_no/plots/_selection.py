@@ -15,7 +15,7 @@ from ..uncertainty.predictive import Predictive, check_predictive
 from ._style import Array, numbers
 
 
-def check_truth(truth: Any, predictive: Predictive) -> Tensor:
+def check_shown_truth(truth: Any, predictive: Predictive) -> Tensor:
     """Return the truth, or raise an error if it does not fit the prediction."""
     if not isinstance(truth, Tensor):
         raise TypeError(f"truth must be a torch.Tensor, got {type(truth).__name__}")
@@ -111,7 +111,9 @@ def through_points(
     return select, "points of the path"
 
 
-def part(predictive: Predictive, select: Callable[[Tensor], Tensor]) -> Predictive:
+def selected_part(
+    predictive: Predictive, select: Callable[[Tensor], Tensor]
+) -> Predictive:
     """Select a part of the fields, in double precision."""
     noise = predictive.aleatoric_variance.expand_as(predictive.mean)
     samples = predictive.samples
@@ -134,7 +136,7 @@ def position(name: str, value: Any, size: int) -> int:
     return index % size
 
 
-def abscissa(coordinates: Any, n: int, name: str) -> tuple[Array, str]:
+def selected_positions(coordinates: Any, n: int, name: str) -> tuple[Array, str]:
     """Return the positions of the points of a line, and their name."""
     if coordinates is None:
         return np.arange(n, dtype=float), name

@@ -30,7 +30,8 @@ from ._style import (
 def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
     """Plot histograms of the learned diffusion times, one panel per block.
 
-    The bins have equal width in ln tau and are the same in all panels.
+    The bins have equal width in ln tau and are the same in all panels. Each kernel of a
+    channel counts.
 
     Parameters
     ----------
@@ -54,7 +55,8 @@ def plot_times(model: nn.Module, *, bins: int = 20) -> Figure:
     4
     """
     bins = positive_int("bins", bins)
-    logs = [numbers(c.raw_time) for c in _layers_of(model, DiffusionSpectralConv)]
+    layers = layers_of(model, DiffusionSpectralConv)
+    logs = [numbers(layer.raw_time).ravel() for layer in layers]
     low, high = min(map(np.min, logs)), max(map(np.max, logs))
     if high - low < 1e-3:  # one time for all
         low, high = low - 0.5, high + 0.5
@@ -79,7 +81,8 @@ def plot_posteriors(model: nn.Module) -> Figure:
 
     The left axis is for the prior and the posterior of a channel picked at random, that
     is the mean of the channels' densities. The right axis is for the posterior of every
-    single channel, a thin line each, as these are narrow and high.
+    single channel, a thin line each, as these are narrow and high. Each kernel of a
+    channel has a line.
 
     Parameters
     ----------
@@ -91,12 +94,14 @@ def plot_posteriors(model: nn.Module) -> Figure:
     matplotlib.figure.Figure
         Its axes are the panels with the means, followed by those with the channels.
     """
-    layers = _layers_of(model, BayesianDiffusionConv)
+    layers = layers_of(model, BayesianDiffusionConv)
     figure, axes = panels(len(layers), 2.6, 2.3, sharex=True, sharey=True)
     twins: list[Any] = []
     for number, (ax, layer) in enumerate(zip(axes, layers), 1):
-        mean, scale = numbers(layer.posterior_mean), _standard_deviations(layer)
-        prior = numbers(layer.prior_mean), numbers(layer.prior_scale)
+        mean = numbers(layer.posterior_mean).ravel()
+        scale = np.sqrt(np.diag(_covariance(layer)))
+        n = len(mean)  # displacements come behind the times
+        prior = numbers(layer.prior_mean)[:n], numbers(layer.prior_scale)[:n]
         # Narrow densities need points of their own.
         at = np.sort(np.append(_support(mean, scale), _support(*prior)))
         twin = ax.twinx()
@@ -133,6 +138,8 @@ def plot_covariances(
 ) -> Figure:
     """Plot the posterior covariance of ln tau between channels, one image per block.
 
+    With several kernels all channels of one kernel come before those of the next one.
+
     Parameters
     ----------
     model : nn.Module
@@ -150,10 +157,8 @@ def plot_covariances(
     matplotlib.figure.Figure
         Its axes are the panels.
     """
-    matrices = [
-        numbers(layer.posterior_covariance.double())
-        for layer in _layers_of(model, BayesianDiffusionConv)
-    ]
+    layers = layers_of(model, BayesianDiffusionConv)
+    matrices = [_covariance(layer) for layer in layers]
     if correlation:
         matrices = [_correlation(matrix) for matrix in matrices]
     most = max(float(np.abs(matrix).max()) for matrix in matrices)
@@ -175,7 +180,7 @@ def plot_covariances(
     return figure
 
 
-def _layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]:
+def layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]:
     """Return all layers of a kind in a model, from the first to the last."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
@@ -195,8 +200,12 @@ def _layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]
     return layers
 
 
-def _standard_deviations(layer: BayesianDiffusionConv) -> Array:
-    return numbers(layer.posterior_scale_tril.double().square().sum(1).sqrt())
+def _covariance(layer: BayesianDiffusionConv) -> Array:
+    """Return the posterior covariance of ln tau, kernel by kernel."""
+    n = layer.raw_time.numel()
+    tril = numbers(layer.posterior_scale_tril)[:n, :n]
+    covariance: Array = tril @ tril.T
+    return covariance
 
 
 def _correlation(matrix: Array) -> Array:

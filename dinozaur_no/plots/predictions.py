@@ -13,11 +13,11 @@ from .._validation import positive_int
 from ..metrics import lag_correlation, point_correlation
 from ..uncertainty.predictive import Predictive, check_predictive
 from ._selection import (
-    abscissa,
     box,
-    check_truth,
+    check_shown_truth,
     one_field,
-    part,
+    selected_part,
+    selected_positions,
     through_grid,
     through_points,
 )
@@ -100,14 +100,14 @@ def plot_samples(
     """
     predictive = check_predictive(predictive)
     if truth is not None:
-        truth = check_truth(truth, predictive)
+        truth = check_shown_truth(truth, predictive)
     if points is None:
         select, name = through_grid(predictive, item, channel, axis, index)
     else:
         select, name = through_points(predictive, item, channel, points)
-    line = part(predictive, select)
+    line = selected_part(predictive, select)
     n_lines = positive_int("n_lines", n_lines) if n_lines else 0
-    at, name = abscissa(coordinates, line.mean.numel(), name)
+    at, name = selected_positions(coordinates, line.mean.numel(), name)
 
     figure = new_figure(6.0, 3.2)
     ax = figure.subplots()
@@ -168,8 +168,8 @@ def plot_uncertainty(
         Its axes are the five panels.
     """
     predictive, where = one_field(predictive, item, channel, (2,))
-    target = numbers(check_truth(truth, predictive)[where])
-    shown = part(predictive, lambda field: field[where])
+    target = numbers(check_shown_truth(truth, predictive)[where])
+    shown = selected_part(predictive, lambda field: field[where])
     mean, std, epistemic = map(numbers, (shown.mean, shown.std, shown.epistemic_std))
     error = np.abs(mean - target)
     lengths, unit = box(mean.shape, extent)

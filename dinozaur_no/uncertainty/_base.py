@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from .._torch import evaluating, save_atomically
+from .._torch import evaluating, save_tensors_atomically
 from .._validation import positive_int
 from ._chunks import predictive_of
 from ._fields import Args, Fields, Kwargs, joined
@@ -126,7 +126,7 @@ class UncertainOperator(NoisyModule):
     ) -> None:
         """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
         path = Path(save_folder) / f"{save_name}_state_dict.pt"
-        save_atomically(self.state_dict(), path)
+        save_tensors_atomically(self.state_dict(), path)
 
     def load_checkpoint(
         self,

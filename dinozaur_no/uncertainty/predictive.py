@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import save_atomically, standard_normal
+from .._torch import save_tensors_atomically, standard_normal
 from .._validation import positive, positive_int
 from ._affine import slope_and_offset
 from ._spectrum import FieldNoise
@@ -254,7 +254,7 @@ class Predictive:
             name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t
             for name, t in tensors.items()
         }
-        save_atomically(whole, path)
+        save_tensors_atomically(whole, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], map_location: Any = None) -> Predictive:

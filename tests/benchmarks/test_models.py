@@ -103,12 +103,6 @@ def test_padding_of_meshes_is_seen_by_the_fourier_layers_only():
     assert seen[0][2:] == SMOKE_CAR.settings.padded
 
 
-def test_several_geometries_at_once_are_an_error():
-    inputs, _ = inputs_of("car")
-    with pytest.raises(ValueError, match="f has 2 fields"):
-        build(SMOKE_CAR)(**{**inputs, "f": torch.randn(2, 8, 8, 8, 1)})
-
-
 def test_padding_is_at_the_far_end_and_cropped_again():
     x = torch.rand(2, 1, 5, 4)
     seen = []
@@ -148,7 +142,7 @@ class FewSamples:
 
 class FewSplits:
     def processor(self):
-        from benchmarks.data import FieldProcessor
+        from benchmarks.data.splits import FieldProcessor
 
         return FieldProcessor({}, ("in_p", "out_p"))
 

@@ -23,10 +23,13 @@ from dinozaur_no import (
 CONVS = {
     "diffusion": DiffusionSpectralConv,
     "plain": DiffusionSpectralConv.configure(gradient_features=False),
-    "configured": DiffusionSpectralConv.configure(extent=2.0, time_init=1e-2),
+    "configured": DiffusionSpectralConv.configure(
+        extent=2.0, time_init=1e-2, feature_grid="output"
+    ),
+    "transport": DiffusionSpectralConv.configure(kernels=3, drift=True),
     "bayesian": BayesianDiffusionConv,
     "bayesian items": BayesianDiffusionConv.configure(
-        sample_per="item", covariance="diagonal"
+        sample_per="item", covariance="diagonal", kernels=2, drift=True
     ),
     "dense": GradientSpectralConv,
 }
@@ -152,14 +155,22 @@ def test_adaptive_norm(conv):
 
 @pytest.mark.parametrize(
     ("conv", "of_one_layer"),
-    [(CONVS["plain"], 5 + 5), (DiffusionSpectralConv, 5 + 5 + 25 + 50)],
+    [
+        (CONVS["plain"], 5 + 5),
+        (DiffusionSpectralConv, 5 + 5 + 25 + 50),
+        (CONVS["transport"], 3 * 5 + 5 + 25 + 4 * 25),
+    ],
 )
 def test_number_of_parameters(conv, of_one_layer):
-    """One number per channel, one per bias: in every dimension, for all modes."""
+    """One number per channel, one per bias: in every dimension, for all modes.
+
+    Kernels that move have d numbers more, each.
+    """
     for d, modes in ((1, 8), (2, 4), (3, 16)):
         model = FNO((modes,) * d, 1, 1, 5, n_layers=3, conv_module=conv)
         numbers = sum(p.numel() for p in model.fno_blocks.convs.parameters())
-        assert numbers == 3 * of_one_layer
+        arrows = 2 * 5 * d if conv is CONVS["transport"] else 0
+        assert numbers == 3 * (of_one_layer + arrows)
 
 
 def test_plain_layer_without_bias_has_one_number_per_channel():

@@ -34,6 +34,9 @@ def problems(draw: st.DrawFn) -> Problem:
         batch=draw(st.integers(1, 3)),
         gradient_features=draw(st.booleans()),
         bias=draw(st.booleans()),
+        kernels=draw(st.integers(1, 3)),
+        drift=draw(st.booleans()),
+        feature_grid=draw(st.sampled_from(["modes", "output"])),
         batch_times=draw(st.booleans()),
         seed=draw(st.integers(0, 2**32 - 1)),
     )

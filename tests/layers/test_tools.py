@@ -16,10 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
 
 PLAIN = DiffusionSpectralConv.configure(gradient_features=False)
-OURS = pytest.mark.parametrize("conv", [DiffusionSpectralConv, PLAIN])
-ALL = pytest.mark.parametrize(
-    "conv", [DiffusionSpectralConv, PLAIN, GradientSpectralConv]
-)
+TRANSPORT = DiffusionSpectralConv.configure(kernels=3, drift=True)
+KINDS = [DiffusionSpectralConv, PLAIN, TRANSPORT]
+OURS = pytest.mark.parametrize("conv", KINDS)
+ALL = pytest.mark.parametrize("conv", [*KINDS, GradientSpectralConv])
 
 
 def small_fno(conv=DiffusionSpectralConv, **options):
@@ -56,15 +56,19 @@ def dynamo():
 
 
 def test_compile(dynamo):
-    """The default compiler, down to machine code."""
-    layer = DiffusionSpectralConv(2, 3, (4, 4))
+    """The default compiler, down to machine code; with everything a layer can do."""
+    layer = TRANSPORT(2, 3, (4, 4), kernels=2)
     x = smooth(2, 2, (8, 7))
     same(results(layer, x, dynamo(layer, fullgraph=True)), results(layer, x))
 
 
 @pytest.mark.parametrize(
     ("conv", "dtype"),
-    [(DiffusionSpectralConv, torch.float64), (PLAIN, torch.float32)],
+    [
+        (DiffusionSpectralConv, torch.float64),
+        (PLAIN, torch.float32),
+        (TRANSPORT, torch.float32),
+    ],
 )
 def test_captured_graph(conv, dtype, dynamo):
     """What every compiler is given: one graph, forward and backward, per grid."""
@@ -77,11 +81,13 @@ def test_captured_graph(conv, dtype, dynamo):
 
 
 def test_compiled_layer_follows_its_parameters_and_modes(dynamo):
-    layer = PLAIN(2, 2, (2,))
+    layer = PLAIN(2, 2, (2,), drift=True)
     compiled = dynamo(layer, fullgraph=True, backend="aot_eager")
     x = torch.randn(2, 2, 9)
     close(compiled(x), layer(x))
     layer.diffusion_time = 1e-5
+    close(compiled(x), layer(x))
+    layer.displacement = 0.3
     close(compiled(x), layer(x))
     layer.n_modes = (8,)
     close(compiled(x), layer(x))
@@ -119,10 +125,7 @@ def test_export_for_any_batch(conv):
 def test_onnx(whole_model, tmp_path):
     pytest.importorskip("onnxscript", reason="torch exports to ONNX with onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
-    if whole_model:
-        module = small_fno(n_layers=1)
-    else:
-        module = DiffusionSpectralConv(2, 3, (4, 4))
+    module = small_fno(n_layers=1) if whole_model else TRANSPORT(2, 3, (4, 4))
     module.eval()
     x = smooth(2, 2, (8, 7))
     program = torch.onnx.export(module, (x,), dynamo=True, verbose=False)
@@ -246,6 +249,7 @@ def ddp_worker(rank: int, folder: str) -> None:
 def test_two_processes(tmp_path):
     model = nn.Sequential(
         DiffusionSpectralConv(2, 3, (4, 4)),
+        TRANSPORT(3, 3, (4, 4)),
         PLAIN(3, 3, (4, 4)),
         GradientSpectralConv(3, 2, (4, 4)),
     )

@@ -137,6 +137,30 @@ def test_covariances_with_a_limit():
         plot_covariances(bayesian(), limit=-1)
 
 
+@pytest.mark.parametrize("options", [{"drift": True}, {"kernels": 2, "drift": True}])
+def test_several_kernels_and_displacements(options):
+    """Every kernel of a channel is shown; displacements are not."""
+    model = model_with(BayesianDiffusionConv.configure(**options))
+    n = 6 * options.get("kernels", 1)
+    for layer in layers(model):
+        with torch.no_grad():
+            layer.raw_tril.copy_(0.3 * torch.randn_like(layer.raw_tril))
+    for ax in rendered(plot_times(model)).axes:
+        assert sum(bar.get_height() for bar in ax.patches) == n
+    panels = rendered(plot_posteriors(model)).axes
+    for ax, twin, layer in zip(panels[:3], panels[3:], layers(model), strict=True):
+        assert len(twin.lines) == n
+        assert integral(ax.lines[1]) == pytest.approx(1, abs=2e-3)
+        peak = max(line.get_ydata().max() for line in twin.lines)
+        scale = layer.posterior_covariance.diagonal()[:n].sqrt().min().item()
+        assert peak == pytest.approx(1 / (math.sqrt(2 * math.pi) * scale), rel=1e-4)
+    for ax, layer in zip(plot_covariances(model).axes, layers(model), strict=True):
+        expected = layer.posterior_covariance.detach()[:n, :n]
+        np.testing.assert_allclose(
+            ax.images[0].get_array(), expected, atol=1e-6, rtol=1e-5
+        )
+
+
 def test_more_panels_than_fit_in_a_row():
     """The last panels of all columns show their numbers."""
     figure = rendered(plot_times(model_with(DiffusionSpectralConv, n_layers=6)))

@@ -32,7 +32,7 @@ before = "matplotlib" in sys.modules
 layer = BayesianDiffusionConv(3, 3, (4, 4))
 p = Predictive.from_samples(torch.randn(5, 1, 1, 6, 6), 0.1)
 for figure in (
-    plots.plot_times(layer), plots.plot_posteriors(layer),
+    plots.plot_times(layer), plots.plot_posteriors(layer), plots.plot_kernels(layer),
     plots.plot_covariances(layer), plots.plot_samples(p),
     plots.plot_uncertainty(p, p.mean), plots.plot_correlation(p),
 ):

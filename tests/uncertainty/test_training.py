@@ -279,6 +279,22 @@ def test_parameter_groups_of_a_deterministic_model():
         torch.testing.assert_close(parameter.detach(), expected)
 
 
+def test_parameter_groups_with_a_rate_for_layers():
+    """Every parameter is in one group; those of layers have their own rate."""
+    conv = DiffusionSpectralConv.configure(kernels=2, drift=True)
+    model = FNO((4, 4), 1, 1, 4, n_layers=2, conv_module=conv)
+    groups = parameter_groups(model, lr=1e-3, layer_lr=1e-2)
+    names = {id(p): name for name, p in model.named_parameters()}
+    rates = {names[id(p)]: group["lr"] for group in groups for p in group["params"]}
+    assert rates.keys() == set(names.values())
+    own = ("raw_time", "raw_displacement", "gradient_weight", "mix_weight")
+    for name, rate in rates.items():
+        assert rate == (1e-2 if name.endswith(own) else 1e-3), name
+    assert sum(len(group["params"]) for group in groups) == len(names)
+    with pytest.raises(ValueError, match=r"layer_lr \(=0\) must be positive"):
+        parameter_groups(model, layer_lr=0)
+
+
 def test_parameter_groups_of_layers_of_both_kinds():
     plain, bayesian = (
         conv(2, 2, (4, 4)) for conv in (DiffusionSpectralConv, BayesianDiffusionConv)

@@ -9,15 +9,8 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.data.generators import meshes
 from benchmarks.data.generators.bodies import Family, body_recipe, body_samples
-from benchmarks.data.generators.meshes import (
-    CELLS,
-    Array,
-    Cells,
-    Triangles,
-    box_surface,
-    smooth_step,
-)
 
 VERSION = 1  # raise it with every change of the generated numbers
 #: Samples in a Latin hypercube.
@@ -40,11 +33,11 @@ EDGE_RADIUS, SLANT_LENGTH = 0.04, 0.222  # metres
 LARGEST_ROUNDING = 0.48
 
 
-def latin_hypercube(block: int) -> Array:
+def latin_hypercube(block: int) -> meshes.Array:
     """Points of shape (64, 7) in the unit cube, one in each 64th of every axis."""
     rng = np.random.default_rng(block)
     strata = rng.permuted(np.tile(np.arange(BLOCK), (len(RANGES), 1)), axis=1).T
-    points: Array = (strata + rng.random(strata.shape)) / BLOCK
+    points: meshes.Array = (strata + rng.random(strata.shape)) / BLOCK
     return points
 
 
@@ -60,31 +53,22 @@ def draw_parameters(seed: int) -> dict[str, float]:
 
 
 def ahmed_mesh(
-    parameters: Mapping[str, float], cells: Cells = CELLS
-) -> tuple[Array, Triangles]:
+    parameters: Mapping[str, float], cells: meshes.Cells = meshes.CELLS
+) -> tuple[meshes.Array, meshes.Triangles]:
     """Build the mesh of an Ahmed body: a box with a round front and slanted rear.
 
     The front edges have the given radius, but at most 48 % of the height and width.
     The other edges, sharp on the real body, have a radius of 40 mm; along the sides it
     grows to that of the front. The upper end of the slant is rounded as well.
 
-    Parameters
-    ----------
-    parameters : mapping
-        ``length``, ``width``, ``height``, ``clearance`` and ``radius`` in millimetres
-        and the angle ``slant`` in degrees.
-    cells : three integers
-        Cells of the grid along length, width and height.
-
-    Returns
-    -------
-    vertices, triangles : arrays of shapes (n, 3), in metres, and (2 n - 4, 3)
+    Vertices (n, 3) are in metres; there are 2 n - 4 triangles. ``cells`` counts the
+    cells of the grid along length, width and height.
     """
     length, width, height, clearance, radius = (
         parameters[name] / 1000
         for name in ("length", "width", "height", "clearance", "radius")
     )
-    box, triangles = box_surface(cells)
+    box, triangles = meshes.box_surface(cells)
     half = np.array([length, width, height]) / 2
     # Cells are smaller near the edges, where the surface bends.
     place = half * (box + 0.4 / np.pi * np.sin(np.pi * box))
@@ -92,7 +76,7 @@ def ahmed_mesh(
     edge = min(EDGE_RADIUS, radius)
 
     behind = (place[:, 0] + half[0] - radius) / radius
-    across = radius + (edge - radius) * smooth_step(behind / 3)
+    across = radius + (edge - radius) * meshes.smooth_step(behind / 3)
     ends = np.where(place[:, 0] < 0, radius, edge)
     rounding = np.stack([ends, across, across], 1)
     core = np.clip(place, rounding - half, half - rounding)

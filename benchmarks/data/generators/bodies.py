@@ -63,19 +63,11 @@ def body_samples(
     cells: Cells = CELLS,
     panel_cells: Cells = PANEL_CELLS,
 ) -> dict[str, NDArray[np.generic]]:
-    """Compute samples of a family.
+    """Compute samples of a family, one for each seed.
 
-    Parameters
-    ----------
-    family : Family
-    seeds : sequence of int
-        One for each sample.
-    grid : int
-        Points per axis of the grid of distances.
-    cells : three integers
-        Cells of the surface mesh along length, width and height.
-    panel_cells : three integers
-        Cells of the mesh on which the flow is solved; the second must be even.
+    ``grid`` is the number of points per axis of the grid of distances. The surface mesh
+    has ``cells`` along length, width and height, the flow is solved on ``panel_cells``,
+    of which the second must be even.
 
     Returns
     -------
@@ -92,7 +84,7 @@ def body_samples(
     return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 
-def surface_pressure(
+def body_pressure(
     family: Family,
     parameters: Mapping[str, float],
     *,
@@ -152,7 +144,7 @@ def _sample(
     family: Family, seed: int, points: Array, cells: Cells, panel_cells: Cells
 ) -> dict[str, NDArray[np.generic]]:
     parameters = family.draw(seed)
-    vertices, triangles, cp = surface_pressure(
+    vertices, triangles, cp = body_pressure(
         family, parameters, cells=cells, panel_cells=panel_cells
     )
     speed = parameters["speed"] if family.speed is None else family.speed

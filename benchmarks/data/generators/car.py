@@ -8,15 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.data.generators import meshes
 from benchmarks.data.generators.bodies import Family, body_recipe, body_samples
-from benchmarks.data.generators.meshes import (
-    CELLS,
-    Array,
-    Cells,
-    Triangles,
-    box_surface,
-    smooth_step,
-)
 
 VERSION = 1  # raise it with every change of the generated numbers
 #: Lowest and highest values of what `car_mesh` takes.
@@ -46,8 +39,8 @@ def draw_parameters(seed: int) -> dict[str, float]:
 
 
 def car_mesh(
-    parameters: Mapping[str, float], cells: Cells = CELLS
-) -> tuple[Array, Triangles]:
+    parameters: Mapping[str, float], cells: meshes.Cells = meshes.CELLS
+) -> tuple[meshes.Array, meshes.Triangles]:
     """Build the mesh of a car: a superellipsoid, lower before and behind a cabin.
 
     Parameters
@@ -62,20 +55,16 @@ def car_mesh(
         superellipsoid, 2 for an ellipsoid and large for a box.
     cells : three integers
         Cells of the grid along length, width and height.
-
-    Returns
-    -------
-    vertices, triangles : arrays of shapes (n, 3) and (2 n - 4, 3)
     """
     p = parameters
-    box, triangles = box_surface(cells)
+    box, triangles = meshes.box_surface(cells)
     power = p["exponent"]
     norm = (np.abs(box) ** power).sum(1, keepdims=True) ** (1 / power)
     x, y, z = (box / norm).T
     along, up = (x + 1) / 2, (z + 1) / 2
-    front = smooth_step((along - p["cabin_start"]) / p["windscreen"])
-    back = smooth_step((p["cabin_end"] - along) / p["rear_screen"])
-    low = p["hood"] + (p["deck"] - p["hood"]) * smooth_step(along)
+    front = meshes.smooth_step((along - p["cabin_start"]) / p["windscreen"])
+    back = meshes.smooth_step((p["cabin_end"] - along) / p["rear_screen"])
+    low = p["hood"] + (p["deck"] - p["hood"]) * meshes.smooth_step(along)
     taper = 1 - np.where(x < 0, p["nose"], p["tail"]) * x**4
     top = (low + (1 - low) * front * back) * taper
     side = taper * (1 - p["tumblehome"] * up**2 * front * back)

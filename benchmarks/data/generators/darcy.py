@@ -19,10 +19,8 @@ from scipy.sparse import csc_array, diags_array
 from scipy.sparse.linalg import spsolve
 
 from benchmarks.data.arguments import at_least
-from benchmarks.data.store import cached_file, open_samples
 
 Array = NDArray[np.float64]
-Array32 = NDArray[np.float32]
 
 HIGH, LOW = 12.0, 3.0
 ALPHA, TAU = 2.0, 3.0
@@ -93,43 +91,6 @@ def recipe(*, size: int = 241) -> dict[str, Any]:
     at_least(4, size=size)
     values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
     return {"name": "darcy", "version": VERSION, "size": size} | values
-
-
-def darcy_fields(
-    n_samples: int,
-    *,
-    size: int = 241,
-    stride: int = 1,
-    first_seed: int = 0,
-    **storage: Any,
-) -> tuple[Array32, Array32]:
-    """Generate or read permeability and pressure of random Darcy problems.
-
-    Parameters
-    ----------
-    n_samples : int
-        Number of samples.
-    size : int, default 241
-        Nodes per axis, boundary included, at which the problem is solved.
-    stride : int, default 1
-        Keep every ``stride``-th node; must divide ``size - 1``.
-    first_seed : int, default 0
-        Seed of the first sample; the others follow by one.
-    **storage
-        ``cache_dir``, ``workers`` and ``progress`` of
-        :func:`~benchmarks.data.store.cached_file`.
-
-    Returns
-    -------
-    coeff, sol : float32 arrays of shape (n_samples, points, points)
-        With ``points = (size - 1) // stride + 1``.
-    """
-    check_stride(size, stride)
-    settings = {"size": size}
-    path = cached_file(make_samples, recipe, n_samples, first_seed, settings, **storage)
-    kept = (slice(n_samples), slice(None, None, stride), slice(None, None, stride))
-    with open_samples(path) as file:
-        return file["coeff"][kept].astype(np.float32), file["sol"][kept]
 
 
 def check_stride(size: int, stride: int) -> None:

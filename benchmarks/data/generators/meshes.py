@@ -26,17 +26,8 @@ def box_surface(cells: Cells = CELLS) -> tuple[Array, Triangles]:
     Each square is cut along the diagonal that points away from the middle of its face:
     with even numbers of cells the mesh has the symmetries of the cube.
 
-    Parameters
-    ----------
-    cells : three integers
-        Cells along each axis.
-
-    Returns
-    -------
-    points : array of shape (n, 3)
-        With ``n = 2 + 2 (cx cy + cx cz + cy cz)``.
-    triangles : integer array of shape (2 n - 4, 3)
-        Corners of the triangles, counter-clockwise seen from outside.
+    There are ``n = 2 + 2 (cx cy + cx cz + cy cz)`` points and ``2 n - 4`` triangles,
+    counter-clockwise seen from outside.
     """
     shape = (cells[0] + 1, cells[1] + 1, cells[2] + 1)
     places = np.indices(shape).reshape(3, -1).T

@@ -42,15 +42,15 @@ def gaussian_vorticity(seed: int, size: int, amplitude: float = AMPLITUDE) -> Ar
     highest = kept_modes(size)
     numbers = np.arange(-highest, highest + 1)
     k1, k2 = (k.ravel() for k in np.meshgrid(numbers, numbers, indexing="ij"))
-    # From the lowest mode outwards: a larger size then only adds draws at the end
+    # From the lowest mode outwards: a larger size then only adds numbers at the end
     order = np.lexsort((k2, k1, np.maximum(abs(k1), abs(k2))))
     k1, k2 = k1[order], k2[order]
     laplacian = 4 * np.pi**2 * (k1**2 + k2**2)
     deviation = amplitude * TAU ** (ALPHA - 1) * (laplacian + TAU**2) ** (-ALPHA / 2)
     deviation[0] = 0.0
-    draws = np.random.default_rng(seed).standard_normal((len(order), 2))
+    normal = np.random.default_rng(seed).standard_normal((len(order), 2))
     coefficients = np.zeros((size, size), dtype=complex)
-    coefficients[k1, k2] = deviation * (draws[:, 0] + 1j * draws[:, 1])
+    coefficients[k1, k2] = deviation * (normal[:, 0] + 1j * normal[:, 1])
     field: Array = np.fft.ifft2(coefficients, norm="forward").real
     return field
 
@@ -69,18 +69,8 @@ def make_samples(
 ) -> dict[str, Array32]:
     """Compute the initial vorticity and its later states, one sample per seed.
 
-    Parameters
-    ----------
-    seeds : sequence of int
-        One seed per sample.
-    size : int, default 128
-        Points per axis at which the flow is solved.
-    points : int, default 64
-        Points per axis that are kept; must divide ``size``.
-    viscosity, forcing, records, interval, dt
-        See `solve_navier_stokes`.
-    amplitude : float
-        See `gaussian_vorticity`.
+    The flow is solved on ``size`` points per axis, of which ``points`` are kept. See
+    `gaussian_vorticity` for ``amplitude`` and `solve_navier_stokes` for the others.
 
     Returns
     -------

@@ -59,22 +59,11 @@ def solve_flow(
 ) -> Flow:
     """Compute the flow around a body.
 
-    Parameters
-    ----------
-    vertices : array of shape (n, 3)
-        Vertices of the surface.
-    triangles : integer array of shape (m, 3)
-        Panels, counter-clockwise seen from outside. They close the surface, together
-        with their images if a mirror cuts the body.
-    stream : array of shape (3,)
-        Velocity far from the body, parallel to every mirror.
-    mirrors : str
-        Axes whose coordinate plane is a mirror, such as "z" for a ground at z = 0 and
-        "yz" for half of a symmetric body above the ground.
-
-    Returns
-    -------
-    Flow
+    The triangles are the panels, counter-clockwise seen from outside. They close the
+    surface, together with their images if a mirror cuts the body. ``stream`` is the
+    velocity far from the body, parallel to every mirror. ``mirrors`` has the axes whose
+    coordinate plane is a mirror, such as "z" for a ground at z = 0 and "yz" for half of
+    a symmetric body above the ground.
     """
     normals = unit_normals(vertices, triangles)
     centres = vertices[triangles].mean(1)

@@ -172,17 +172,14 @@ def default_dt(size: int, interval: float = 1.0) -> float:
 
     The largest stable step shrinks with the smallest wave length.
     """
-    if not (math.isfinite(interval) and interval > 0):
-        raise ValueError(f"interval (={interval}) must be finite and positive")
+    _check_positive(interval=interval)
     longest = DT * min(1.0, 128 / size)
     return interval / math.ceil(interval / longest - 1e-9)
 
 
 def _steps(interval: float, dt: float) -> int:
     """Return the number of time steps between two records."""
-    for name, value in (("interval", interval), ("dt", dt)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} (={value}) must be finite and positive")
+    _check_positive(interval=interval, dt=dt)
     steps = round(interval / dt)
     if steps < 1 or not math.isclose(steps * dt, interval, rel_tol=1e-6):
         whole = max(math.ceil(interval / dt), 1)
@@ -190,3 +187,9 @@ def _steps(interval: float, dt: float) -> int:
             f"dt (={dt}) must divide interval (={interval}); try dt={interval / whole}"
         )
     return steps
+
+
+def _check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} (={value}) must be finite and positive")

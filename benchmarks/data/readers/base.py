@@ -1,6 +1,5 @@
 """Base class of the readers, and loading with errors that name the file and the key."""
 
-import os
 import pickle
 import re
 import zipfile
@@ -29,24 +28,18 @@ class FileSource:
         return self._length
 
     def __getitem__(self, index: int) -> Arrays:
-        if not 0 <= index < len(self):
-            raise IndexError(f"sample {index} of the {len(self)} samples of {self}")
-        return self.read(index)
-
-    def read(self, index: int) -> Arrays:
-        """Read the raw arrays of one sample; the index is in range."""
+        """Read the raw arrays of one sample."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         return str(self.path)
 
 
-def existing(path: str | os.PathLike[str]) -> Path:
+def existing(path: Path) -> Path:
     """Return the path of an existing file or folder."""
-    found = Path(path)
-    if not found.exists():
-        raise ValueError(f"{found} does not exist")
-    return found
+    if not path.exists():
+        raise ValueError(f"{path} does not exist")
+    return path
 
 
 def first_bytes(path: Path, count: int) -> bytes:
@@ -119,9 +112,7 @@ def take(path: Path, arrays: Mapping[str, Any], key: str) -> Any:
 
 
 def check_shapes(
-    path: Path,
-    arrays: Mapping[str, Any],
-    shapes: Mapping[str, Sequence[int | str]],
+    path: Path, arrays: Mapping[str, Any], shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, int]:
     """Check that arrays exist, are of real numbers, and have the expected shapes.
 

@@ -5,18 +5,11 @@ cube and the pressure is scaled. ``distance``, here ``sdf``, is between 0 and 1 
 a sign, and is not the distance between the grid points and the vertices of the file.
 """
 
-import os
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data.readers.base import (
-    Arrays,
-    FileSource,
-    check_shapes,
-    existing,
-    load_torch,
-    to_float,
-)
+from benchmarks.data.readers import base
 
 SHAPES: dict[str, tuple[int | str, ...]] = {
     "vertices": ("v", 3),
@@ -26,20 +19,19 @@ SHAPES: dict[str, tuple[int | str, ...]] = {
 }
 
 
-class CarList(FileSource):
+class CarList(base.FileSource):
     """Cars of a list in a torch file, in memory."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        path = existing(path)
-        self.cars = load_torch(path, list)
+    def __init__(self, path: Path) -> None:
+        self.cars = base.load_torch(path, list)
         if not all(isinstance(car, dict) for car in self.cars):
             raise ValueError(f"{path} is a list, but not of dictionaries of tensors")
         super().__init__(path, len(self.cars))
 
-    def read(self, index: int) -> Arrays:
+    def __getitem__(self, index: int) -> base.Arrays:
         car = {key: np.asarray(values) for key, values in self.cars[index].items()}
-        check_shapes(self.path, car, SHAPES)
-        found = {key: to_float(self.path, key, car[key]) for key in SHAPES}
+        base.check_shapes(self.path, car, SHAPES)
+        found = {key: base.to_float(self.path, key, car[key]) for key in SHAPES}
         return {
             "vertices": found["vertices"],
             "pressure": found["press"][0],

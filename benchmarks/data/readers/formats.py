@@ -28,37 +28,21 @@ PARTS = ("train", "test")
 
 @dataclass(frozen=True)
 class Format:
-    """A format of public files.
+    """A format of public files."""
 
-    Attributes
-    ----------
-    mark : str
-        Pattern of a file in the folder: of the training file, or of any one of a format
-        with one file per sample.
-    read : callable
-        ``read(path)`` gives the samples of a file or folder; ``read(path, part)`` those
-        of a part of a file.
-    sizes : pair of int, optional
-        Numbers of training and test samples, by default those of the paper; None stands
-        for all samples.
-    folder : bool
-        Whether there is one file per sample.
-    parts : tuple of str
-        Folders, or arrays of a file, of the training and of the test samples.
-    partner : pair of str, optional
-        A part of the name of the training file, and its replacement in the name of the
-        test file.
-    options : tuple of str
-        Keywords of ``read`` that a user may give.
-    """
-
+    # Pattern of the training file in its folder, or of any file of a format with one
+    # file per sample.
     mark: str
+    # Gives the samples of a file or folder, `read(path, part)` those of one of `parts`.
     read: Callable[..., Source]
+    # Numbers of training and test samples, by default the paper's; None means all.
     sizes: tuple[int | None, int | None] | None = None
-    folder: bool = False
+    folder: bool = False  # whether there is one file per sample
+    # Folders, or arrays of a file, of the training and of the test samples.
     parts: tuple[str, ...] = ()
+    # Part of the name of the training file, and what the test file has instead.
     partner: tuple[str, str] | None = None
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # keywords of `read` that a user may give
 
     def fits(self, path: Path) -> bool:
         """Tell a folder by its files, and a file by its ending."""

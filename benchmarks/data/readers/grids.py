@@ -23,17 +23,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat, whosmat
 from scipy.io.matlab import MatReadError
 
-from benchmarks.data.readers.base import (
-    Arrays,
-    FileSource,
-    check_shapes,
-    existing,
-    first_bytes,
-    load_torch,
-    open_hdf5,
-    take,
-    to_float,
-)
+from benchmarks.data.readers import base
 
 #: By key of the sample: the name in the file, and the shape there. ``n`` counts
 #: samples, and an axis of length 1 is dropped.
@@ -51,42 +41,33 @@ NAVIER_STOKES_MAT: Layout = {"u": ("u", ("n", "s", "s", "records"))}
 BROKEN_MAT = (MatReadError, OSError, ValueError, TypeError, EOFError, zlib.error)
 
 
-class StackedSamples(FileSource):
+class StackedSamples(base.FileSource):
     """Samples of a file whose arrays have the samples along their first axis.
 
     Names, shapes and types are checked on opening. Every process opens the file for
     itself, unless the arrays are in memory.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    layout : Layout
-        Expected arrays.
-    open_arrays : callable
-        ``open_arrays(path, names)`` gives arrays of the file by name, as something
-        with ``shape`` and ``dtype`` that is read by indexing.
-    in_memory : bool, default False
-        Whether these arrays are in memory, so that processes can share them.
+    ``open_arrays(path, names)`` gives arrays of the file by name, as something with
+    ``shape`` and ``dtype`` that is read by indexing.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: Path,
         layout: Layout,
         open_arrays: Callable[[Path, list[str]], Mapping[str, Any]],
         *,
         in_memory: bool = False,
     ) -> None:
-        super().__init__(existing(path), 0)
+        super().__init__(base.existing(path), 0)
         self.layout = layout
         self.in_memory = in_memory
         self._open_arrays = open_arrays
         self._opened: tuple[int, Mapping[str, Any]] | None = None
-        sizes = check_shapes(self.path, self._arrays(), dict(layout.values()))
+        sizes = base.check_shapes(self.path, self._arrays(), dict(layout.values()))
         self._length = sizes["n"]
 
-    def read(self, index: int) -> Arrays:
+    def __getitem__(self, index: int) -> base.Arrays:
         sample = {}
         for key, (name, shape) in self.layout.items():
             try:
@@ -96,7 +77,7 @@ class StackedSamples(FileSource):
                     f"{self}: sample {index} of {name!r} cannot be read ({error})"
                 ) from error
             ones = tuple(axis - 1 for axis, size in enumerate(shape) if size == 1)
-            sample[key] = to_float(self.path, name, values).squeeze(ones)
+            sample[key] = base.to_float(self.path, name, values).squeeze(ones)
         return sample
 
     def _arrays(self) -> Mapping[str, Any]:
@@ -111,24 +92,24 @@ class StackedSamples(FileSource):
         return self.__dict__ | {"_opened": None}
 
 
-def mat_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
+def mat_file(path: Path, layout: Layout) -> StackedSamples:
     """Open a MATLAB file, of version 5 to 7.2 or 7.3 by its first bytes.
 
     A file of version 5 cannot be read in parts: opening it loads all of its samples,
     also in every worker of a data loader that is not forked. Version 7.3 is HDF5 with
     the axes in reversed order, and is read sample by sample.
     """
-    if first_bytes(Path(path), 19) == b"MATLAB 7.3 MAT-file":
+    if base.first_bytes(path, 19) == b"MATLAB 7.3 MAT-file":
         return StackedSamples(path, layout, _mat73_arrays)
     return StackedSamples(path, layout, _mat5_arrays, in_memory=True)
 
 
-def hdf5_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
+def hdf5_file(path: Path, layout: Layout) -> StackedSamples:
     """Open an HDF5 file with the samples along the first axis."""
     return StackedSamples(path, layout, _hdf5_arrays)
 
 
-def torch_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
+def torch_file(path: Path, layout: Layout) -> StackedSamples:
     """Open a dictionary of tensors as ``torch.save`` writes it.
 
     The file is mapped into memory, so that only the requested samples are read.
@@ -136,7 +117,7 @@ def torch_file(path: str | os.PathLike[str], layout: Layout) -> StackedSamples:
     return StackedSamples(path, layout, _torch_arrays)
 
 
-def _mat5_arrays(path: Path, names: list[str]) -> Arrays:
+def _mat5_arrays(path: Path, names: list[str]) -> base.Arrays:
     try:
         there = dict.fromkeys(name for name, *_ in whosmat(path))
         found = loadmat(path, variable_names=names)
@@ -145,8 +126,8 @@ def _mat5_arrays(path: Path, names: list[str]) -> Arrays:
             f"{path} is not a MATLAB file or is truncated ({error})"
         ) from error
     for name in names:
-        take(path, there, name)
-    return {name: to_float(path, name, found[name]) for name in names}
+        base.take(path, there, name)
+    return {name: base.to_float(path, name, found[name]) for name in names}
 
 
 class _ReversedArray:
@@ -162,16 +143,16 @@ class _ReversedArray:
 
 
 def _mat73_arrays(path: Path, _: list[str]) -> dict[str, _ReversedArray]:
-    datasets = open_hdf5(path).items()
+    datasets = base.open_hdf5(path).items()
     return {key: _ReversedArray(d) for key, d in datasets if hasattr(d, "shape")}
 
 
 def _hdf5_arrays(path: Path, _: list[str]) -> Mapping[str, Any]:
-    file: Mapping[str, Any] = open_hdf5(path)
+    file: Mapping[str, Any] = base.open_hdf5(path)
     return file
 
 
-def _torch_arrays(path: Path, _: list[str]) -> Arrays:
-    content = load_torch(path, dict)
+def _torch_arrays(path: Path, _: list[str]) -> base.Arrays:
+    content = base.load_torch(path, dict)
     tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)}
     return {str(key): np.asarray(tensor.detach()) for key, tensor in tensors.items()}

@@ -11,7 +11,6 @@ units of the file.
 """
 
 import hashlib
-import os
 import re
 from functools import partial
 from pathlib import Path
@@ -23,17 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.data.arguments import at_least
 from benchmarks.data.generators.meshes import Array, Triangles, triangle_normals
 from benchmarks.data.generators.signed_distance import grid_points, signed_distance
-from benchmarks.data.readers.base import (
-    Array32,
-    Arrays,
-    FileSource,
-    check_shapes,
-    existing,
-    load_numpy,
-    load_torch,
-    take,
-    to_float,
-)
+from benchmarks.data.readers import base
 from benchmarks.data.readers.ply import read_ply
 from benchmarks.files import atomic_path
 
@@ -43,25 +32,14 @@ SURPLUS = slice(16, 112)
 MARGIN = 1e-2
 
 
-class MeshSamples(FileSource):
+class MeshSamples(base.FileSource):
     """Meshes of a folder with the pressure on them.
 
     Opening reads the list of meshes and the bounds only.
 
-    Parameters
-    ----------
-    path : Path
-        The folder, for error messages.
-    data : Path
-        The folder of the numbered files.
-    numbers : sequence of int
-        Those of the meshes, in the order of the samples.
-    bounds : Path
-        Text file with the lowest and the highest coordinates.
-    grid : int
-        Points per axis at which the distance is taken.
-    cache_dir : path
-        Computed distances are kept here, by the content of the mesh and the grid.
+    ``data`` has the numbered files, ``bounds`` the lowest and the highest coordinates.
+    The distance is taken on ``grid`` points per axis. ``cache_dir`` keeps it, by the
+    content of the mesh and the grid.
     """
 
     def __init__(
@@ -71,16 +49,16 @@ class MeshSamples(FileSource):
         numbers: list[int],
         bounds: Path,
         *,
-        cache_dir: str | os.PathLike[str],
+        cache_dir: Path,
         grid: int = 64,
     ) -> None:
         at_least(2, grid=grid)
         super().__init__(path, len(numbers))
         self.data, self.numbers, self.grid = data, numbers, grid
         self.bounds = read_bounds(bounds)
-        self.cache_dir = Path(cache_dir)
+        self.cache_dir = cache_dir
 
-    def read(self, index: int) -> Arrays:
+    def __getitem__(self, index: int) -> base.Arrays:
         number = self.numbers[index]
         mesh_file = self.data / f"mesh_{number:03d}.ply"
         vertices, triangles = read_ply(mesh_file)
@@ -92,7 +70,7 @@ class MeshSamples(FileSource):
                 f" outside of the bounds {low} to {high}"
             )
         pressure_file = self.data / f"press_{number:03d}.npy"
-        values = load_numpy(pressure_file)
+        values = base.load_numpy(pressure_file)
         pressure = self.vertex_pressure(pressure_file, values, vertices, triangles)
         return {
             "vertices": scaled.astype(np.float32),
@@ -107,7 +85,7 @@ class MeshSamples(FileSource):
         """Compute the pressure on the vertices from the values of a file."""
         raise NotImplementedError
 
-    def _distances(self, vertices: Array, triangles: Triangles) -> Array32:
+    def _distances(self, vertices: Array, triangles: Triangles) -> base.Array32:
         """Compute the signed distance on the grid, or load it from the cache."""
         parts = (vertices, triangles, self.bounds, np.array(self.grid))
         digest = hashlib.sha256(b"".join(part.tobytes() for part in parts))
@@ -117,7 +95,7 @@ class MeshSamples(FileSource):
             distances = signed_distance(vertices, triangles, points)
             with atomic_path(kept) as temporary:
                 np.save(temporary, distances.astype(np.float32))
-        return to_float(kept, "sdf", load_numpy(kept))
+        return base.to_float(kept, "sdf", base.load_numpy(kept))
 
 
 class CarMeshes(MeshSamples):
@@ -126,8 +104,7 @@ class CarMeshes(MeshSamples):
     ``options`` are ``grid`` and ``cache_dir`` of :class:`MeshSamples`.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
-        folder = existing(folder)
+    def __init__(self, folder: Path, **options: Any) -> None:
         bounds = folder / "watertight_global_bounds.txt"
         numbers = read_numbers(folder / "watertight_meshes.txt")
         super().__init__(folder, folder / "data", numbers, bounds, **options)
@@ -137,8 +114,10 @@ class CarMeshes(MeshSamples):
     ) -> NDArray[Any]:
         """Drop the 96 values that belong to no vertex."""
         surplus = SURPLUS.stop - SURPLUS.start
-        check_shapes(path, {"values": values}, {"values": (len(vertices) + surplus,)})
-        return np.delete(to_float(path, "values", values), SURPLUS)
+        base.check_shapes(
+            path, {"values": values}, {"values": (len(vertices) + surplus,)}
+        )
+        return np.delete(base.to_float(path, "values", values), SURPLUS)
 
 
 class AhmedMeshes(MeshSamples):
@@ -150,29 +129,31 @@ class AhmedMeshes(MeshSamples):
     of :class:`MeshSamples`.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
-        folder = existing(folder)
+    def __init__(self, folder: Path, **options: Any) -> None:
         name = "global_bounds.txt"
         places = [folder.parent / name, folder.parent / "train" / name, folder / name]
         bounds = next((place for place in places if place.exists()), places[0])
-        names = (re.fullmatch(r"mesh_(\d{3,})\.ply", p.name) for p in folder.iterdir())
+        names = (
+            re.fullmatch(r"mesh_(\d{3,})\.ply", p.name)
+            for p in base.existing(folder).iterdir()
+        )
         numbers = sorted(int(match[1]) for match in names if match)
         if not numbers:
             raise ValueError(f"{folder} has no files mesh_*.ply")
         super().__init__(folder, folder, numbers, bounds, **options)
 
-    def read(self, index: int) -> Arrays:
+    def __getitem__(self, index: int) -> base.Arrays:
         path = self.data / f"info_{self.numbers[index]:03d}.pt"
-        velocity = np.ravel(take(path, load_torch(path, dict), "velocity"))
-        check_shapes(path, {"velocity": velocity}, {"velocity": (1,)})
-        value = to_float(path, "velocity", velocity).reshape(())
-        return super().read(index) | {"velocity": value}
+        velocity = np.ravel(base.take(path, base.load_torch(path, dict), "velocity"))
+        base.check_shapes(path, {"velocity": velocity}, {"velocity": (1,)})
+        value = base.to_float(path, "velocity", velocity).reshape(())
+        return super().__getitem__(index) | {"velocity": value}
 
     def vertex_pressure(
         self, path: Path, values: NDArray[Any], vertices: Array, triangles: Triangles
     ) -> NDArray[Any]:
         """Average over the triangles around a vertex, weighted by their areas."""
-        check_shapes(path, {"values": values}, {"values": (len(triangles),)})
+        base.check_shapes(path, {"values": values}, {"values": (len(triangles),)})
         area = np.linalg.norm(triangle_normals(vertices, triangles), axis=1) / 2
         # Slivers of no area count a little, so that a vertex among them has a mean.
         weight = np.maximum(area, 1e-9 * area.mean())
@@ -183,13 +164,13 @@ class AhmedMeshes(MeshSamples):
                 f"{path}: vertex {np.argmin(total)} of the mesh has no triangle, so "
                 "that it has no pressure"
             )
-        values = to_float(path, "values", values).astype(np.float64)
+        values = base.to_float(path, "values", values).astype(np.float64)
         return add(weights=np.repeat(weight * values, 3)) / total
 
 
 def read_numbers(path: Path) -> list[int]:
     """Read the integers of a text file, separated by blanks, lines or commas."""
-    text = existing(path).read_text().replace(",", " ")
+    text = base.existing(path).read_text().replace(",", " ")
     try:
         numbers = [int(word) for word in text.split()]
     except ValueError as error:
@@ -201,7 +182,7 @@ def read_numbers(path: Path) -> list[int]:
 
 def read_bounds(path: Path) -> Array:
     """Read the lowest and highest coordinates, of shape (2, 3)."""
-    text = existing(path).read_text().replace(",", " ")
+    text = base.existing(path).read_text().replace(",", " ")
     try:
         bounds = np.array(text.split(), dtype=np.float64).reshape(2, 3)
     except ValueError as error:

@@ -26,7 +26,6 @@ GINO's public list of cars has fewer meshes (611) than the paper used (661): giv
 for it, such as 500 and 111.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +53,11 @@ class PublicFiles:
 
 def open_files(
     name: str,
-    path: str | os.PathLike[str],
+    path: Path,
     format: str | None = None,
     *,
-    test_path: str | os.PathLike[str] | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
+    test_path: Path | None = None,
+    cache_dir: Path | None = None,
     n_train: int | None = None,
     n_test: int | None = None,
     **options: Any,
@@ -67,16 +66,12 @@ def open_files(
 
     Parameters
     ----------
-    name : str
-        The data set, as in the table of this module.
-    path : path
-        File or folder, as in the table of this module.
-    format : str, optional
-        By default recognised from the path.
-    test_path : path, optional
+    name, path, format
+        As in the table of this module. By default the path tells the format.
+    test_path : Path, optional
         File with the test samples, if its name does not follow from that of the
         training file. It may be the training file itself.
-    cache_dir : path, optional
+    cache_dir : Path, optional
         Where to keep the distances to meshes, which take long to compute; by default
         the cache of generated samples.
     n_train, n_test : int, optional
@@ -86,8 +81,7 @@ def open_files(
     """
     if name not in FORMATS:
         raise ValueError(f"name (={name!r}) must be one of {', '.join(FORMATS)}")
-    path = existing(path)
-    format = _recognise(name, path) if format is None else format
+    format = format or _recognise(name, existing(path))
     if format not in FORMATS[name]:
         known = ", ".join(FORMATS[name])
         raise ValueError(f"format (={format!r}) of {name!r} must be one of {known}")
@@ -98,11 +92,10 @@ def open_files(
             f"whose options are: {', '.join(kind.options) or 'none'}"
         )
     if "grid" in kind.options:
-        options["cache_dir"] = CACHE_DIR if cache_dir is None else cache_dir
+        options["cache_dir"] = cache_dir or CACHE_DIR
     given = {"n_train": n_train, "n_test": n_test}
     at_least(1, **{key: value for key, value in given.items() if value is not None})
-    second = None if test_path is None else Path(test_path)
-    sources = kind.open_pair(path, second, **options)
+    sources = kind.open_pair(existing(path), test_path, **options)
     defaults = kind.sizes or PROTOCOL[name]
     sizes = []
     for (key, value), default, source in zip(
@@ -115,8 +108,16 @@ def open_files(
                 "another size"
             )
         sizes.append(len(source) if size is None else size)
-    n_train, n_test = sizes
-    return PublicFiles(*sources, *_indices(*sources, n_train, n_test), format)
+    (train, test), (n_train, n_test) = sources, sizes
+    indices = range(n_test)
+    if train is test:  # the last samples of the same file
+        if n_train + n_test > len(train):
+            raise ValueError(
+                f"{train} has {len(train)} samples, fewer than n_train (={n_train}) "
+                f"and n_test (={n_test}) together: they would overlap; give other sizes"
+            )
+        indices = range(len(train) - n_test, len(train))
+    return PublicFiles(train, test, range(n_train), indices, format)
 
 
 def _recognise(name: str, path: Path) -> str:
@@ -128,17 +129,3 @@ def _recognise(name: str, path: Path) -> str:
             f"fits); expected for {name!r}: {marks}. Give the file, or its format"
         )
     return found[0]
-
-
-def _indices(
-    train: Source, test: Source, n_train: int, n_test: int
-) -> tuple[range, range]:
-    """Take the first samples for training; for the test the last of the same file."""
-    if train is not test:
-        return range(n_train), range(n_test)
-    if n_train + n_test > len(train):
-        raise ValueError(
-            f"{train} has {len(train)} samples, fewer than n_train (={n_train}) and "
-            f"n_test (={n_test}) together: they would overlap; give other sizes"
-        )
-    return range(n_train), range(len(train) - n_test, len(train))

@@ -6,7 +6,6 @@ other public files. Values that the authors scaled (the distances of cars, the v
 of Ahmed bodies) stay scaled.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,16 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data.generators.signed_distance import UNIT_CUBE, grid_points
-from benchmarks.data.readers.base import (
-    Array32,
-    Arrays,
-    FileSource,
-    check_shapes,
-    existing,
-    open_hdf5,
-    take,
-    to_float,
-)
+from benchmarks.data.readers import base
 
 Shape = tuple[int | str, ...]
 GRID: Shape = ("g", "g", "g")
@@ -51,20 +41,11 @@ LAYOUTS: dict[str, dict[str, tuple[str, Shape]]] = {
 AHMED_VELOCITY = "mesh.normalised_inlet_velocity_per_grid"
 
 
-class PaperSamples(FileSource):
+class PaperSamples(base.FileSource):
     """Samples of one folder of the paper's files, in the natural order of their names.
 
     Opening lists the folder only; a file is opened for its sample and closed again.
 
-    Parameters
-    ----------
-    folder : path
-        ``<set>/train`` or ``<set>/test``.
-    name : {"darcy", "navier_stokes", "car", "ahmed"}
-        The data set.
-
-    Notes
-    -----
     Darcy gives ``coeff`` and ``sol``, Navier-Stokes ``u`` with the records of
     ``u_in_3d`` before those of ``u_out_3d``. Cars and Ahmed bodies give ``vertices``,
     ``pressure`` and ``sdf``, and Ahmed bodies ``normalized_velocity``. The positions of
@@ -72,17 +53,16 @@ class PaperSamples(FileSource):
     unit cube, corners included. Coordinates and neighbours are not read.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str) -> None:
-        folder = existing(folder)
-        self.files = sorted(folder.glob("*.h5"), key=natural_key)
+    def __init__(self, folder: Path, name: str) -> None:
+        self.files = sorted(base.existing(folder).glob("*.h5"), key=natural_key)
         self.name = name
         if not self.files:
             raise ValueError(f"{folder} has no files *.h5")
         super().__init__(folder, len(self.files))
 
-    def read(self, index: int) -> Arrays:
+    def __getitem__(self, index: int) -> base.Arrays:
         path = self.files[index]
-        with open_hdf5(path) as file:
+        with base.open_hdf5(path) as file:
             try:
                 return _read(path, file, self.name)
             except OSError as error:
@@ -95,14 +75,16 @@ def natural_key(path: Path) -> list[tuple[int, str]]:
     return [(int(digits) if digits else -1, text) for digits, text in parts]
 
 
-def _read(path: Path, file: Mapping[str, Any], name: str) -> Arrays:
+def _read(path: Path, file: Mapping[str, Any], name: str) -> base.Arrays:
     layout = LAYOUTS[name]
     arrays = {
-        key: _normal_form(to_float(path, key, take(path, file, key)[()]), shape)
+        key: _normal_form(
+            base.to_float(path, key, base.take(path, file, key)[()]), shape
+        )
         for key, shape in layout.values()
     }
-    check_shapes(path, arrays, dict(layout.values()))
-    sample: Arrays = {key: arrays[stored] for key, (stored, _) in layout.items()}
+    base.check_shapes(path, arrays, dict(layout.values()))
+    sample: base.Arrays = {key: arrays[stored] for key, (stored, _) in layout.items()}
     if name == "navier_stokes":
         return {"u": np.concatenate([sample["first"], sample["second"]], axis=-1)}
     if "in_p" in sample:
@@ -114,7 +96,7 @@ def _read(path: Path, file: Mapping[str, Any], name: str) -> Arrays:
     return sample
 
 
-def _normal_form(values: Array32, shape: Shape) -> Array32:
+def _normal_form(values: base.Array32, shape: Shape) -> base.Array32:
     """Drop a last axis of one channel, and turn a list of grid points into a cube."""
     if values.shape[-1:] == (1,):
         values = values[..., 0]
@@ -123,8 +105,10 @@ def _normal_form(values: Array32, shape: Shape) -> Array32:
     return values.reshape(size, size, size, *values.shape[1:]) if flat else values
 
 
-def _velocity(path: Path, file: Mapping[str, Any]) -> Array32:
-    values = to_float(path, AHMED_VELOCITY, take(path, file, AHMED_VELOCITY)[()])
+def _velocity(path: Path, file: Mapping[str, Any]) -> base.Array32:
+    values = base.to_float(
+        path, AHMED_VELOCITY, base.take(path, file, AHMED_VELOCITY)[()]
+    )
     if not values.size:
         raise ValueError(f"{path}: {AHMED_VELOCITY!r} is empty")
     if not np.ptp(values) <= 1e-5 * abs(values).max():

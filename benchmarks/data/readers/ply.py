@@ -1,7 +1,7 @@
 """Triangle meshes in PLY files: text, and binary of either byte order."""
 
-import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -34,29 +34,20 @@ class _Element:
     other_list: str = ""  # a list that is not the corners of the faces
 
 
-class _UnsupportedError(Exception):
-    """The file is valid, but its content is not supported."""
-
-
-def read_ply(
-    path: str | os.PathLike[str],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def read_ply(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Read vertices (n, 3) and triangles (m, 3) of a mesh.
 
     Other properties of vertices and faces, and other elements, are skipped. All faces
     must be triangles.
     """
-    path = existing(path)
     try:
-        tables = _read_elements(path.read_bytes())
+        tables = _read_elements(existing(path).read_bytes())
         vertices = np.stack([tables["vertex"][axis] for axis in "xyz"], axis=1)
         triangles = tables["face"]["corners"].astype(np.int64)
-    except _UnsupportedError as error:
-        raise ValueError(f"{path}: {error}") from error
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(
-            f"{path} is not a PLY file with vertices x, y, z and faces, or is "
-            f"truncated ({error})"
+            f"{path} is not a PLY file with vertices x, y, z and triangles, or is "
+            f"truncated: {error}"
         ) from error
     if triangles.size and not 0 <= triangles.min() <= triangles.max() < len(vertices):
         raise ValueError(
@@ -81,7 +72,7 @@ def _read_elements(content: bytes) -> dict[str, NDArray[Any]]:
         if {"vertex", "face"} <= tables.keys():
             break
         if element.other_list:
-            raise _UnsupportedError(
+            raise ValueError(
                 f"the list {element.other_list!r} of the element {element.name!r} is "
                 "not supported"
             )
@@ -144,6 +135,6 @@ def _parse(lines: list[bytes], element: _Element, dtype: Any) -> NDArray[Any]:
 def _check_corners(counts: NDArray[Any]) -> None:
     if (counts != 3).any():
         at = int(np.argmax(counts != 3))
-        raise _UnsupportedError(
+        raise ValueError(
             f"face {at} has {counts[at]} corners; only triangles are supported"
         )

@@ -91,6 +91,7 @@ def test_surface_lies_in_the_unit_cube():
 
 def test_synthetic(tmp_path):
     rows = run_smoke(tmp_path, "synthetic")["cost_synthetic"]
+    assert is_png(tmp_path / "cost_synthetic.png")
     by_model = {row["model"]: row for row in rows}
     assert list(by_model) == list(synthetic.MODELS)
     fno, dinozaur = by_model["fno"], by_model["dinozaur"]

@@ -9,12 +9,11 @@ import pytest
 from support.public_files import SMALL_SETTINGS, write_apebench, write_darcy_mat
 
 from benchmarks.__main__ import main
-from benchmarks.data import keywords
+from benchmarks.data.arguments import keywords
 from benchmarks.data.command import add_arguments
 from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED
 from benchmarks.data.generators import ahmed
-from benchmarks.data.report import RESULTS
-from benchmarks.tables import read_csv
+from benchmarks.tables import RESULTS, read_csv
 
 
 def arguments(name):

@@ -1,21 +1,17 @@
 """The data sets by name: generated or read, with items that models take."""
 
-import numpy as np
 import pytest
 import torch
 from neuralop.models import FNO, FNOGNO
-from neuralop.training import Trainer
 from support import public_files as made
 from support.public_files import SMALL_SETTINGS
-from torch.utils.data import DataLoader
 
-from benchmarks.data import load_splits
-from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED
+from benchmarks.data.datasets import FIRST_TEST_SEED, GENERATED, load_splits
 from benchmarks.data.store import cached_file
 
 
 def small_splits(name, tmp_path, **options):
-    settings = {"n_train": 3, "n_test": 2, "workers": 1, "progress": False}
+    settings = {"n_train": 3, "n_test": 2, "workers": 1}
     return load_splits(
         name, cache_dir=tmp_path, **SMALL_SETTINGS[name] | settings | options
     )
@@ -86,28 +82,6 @@ def test_files_of_other_settings_have_other_names(tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_trainer_of_neuraloperator_takes_the_splits(name, tmp_path, capsys):
-    splits = small_splits(name, tmp_path)
-    train = DataLoader(splits.train, batch_size=1)
-    trainer = Trainer(
-        model=small_model(splits.train[0]),
-        n_epochs=1,
-        data_processor=splits.processor(),
-        verbose=False,
-    )
-    optimizer = torch.optim.AdamW(trainer.model.parameters())
-    losses = trainer.train(
-        train,
-        {"test": DataLoader(splits.test, batch_size=1)},
-        optimizer,
-        torch.optim.lr_scheduler.ConstantLR(optimizer),
-        training_loss=lambda out, y, **_: (out - y).square().mean(),
-        eval_losses={"mse": lambda out, y, **_: (out - y).square().mean()},
-    )
-    assert np.isfinite(float(losses["test_mse"]))
-
-
 def test_no_samples_are_refused(tmp_path):
     for size in ("n_train", "n_test"):
         with pytest.raises(ValueError, match=r"n_samples \(=0\)"):
@@ -139,7 +113,6 @@ def test_generated_files_can_be_read_again(name, tmp_path):
         *(generator.make, generator.recipe, 3, 0, SMALL_SETTINGS[name]),
         path=path,
         workers=1,
-        progress=False,
     )
     splits = load_splits(name, files=path, n_train=2, n_test=1)
     assert (len(splits.train), len(splits.test)) == (2, 1)

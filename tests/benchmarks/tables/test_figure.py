@@ -79,14 +79,6 @@ def test_ablation_is_drawn_from_the_results(tmp_path, capsys):
     assert is_png(path)
 
 
-def test_committed_results_are_drawn(tmp_path, capsys):
-    words = ["figure", "cost_synthetic", "--out", str(tmp_path / "a.png")]
-    assert main([*words, "--runs", str(tmp_path)]) == 2
-    assert "Run python -m benchmarks cost synthetic" in capsys.readouterr().err
-    assert main(words) == 0
-    assert is_png(tmp_path / "a.png")
-
-
 def test_roof_goes_from_nose_to_tail():
     vertices, _ = car_mesh(draw_parameters(0))
     low, high = vertices.min(0), vertices.max(0)

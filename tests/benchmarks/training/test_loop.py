@@ -13,11 +13,11 @@ from support.runs import ENVIRONMENT, log_of
 from torch import nn
 
 from benchmarks import tables
-from benchmarks.data import Splits
+from benchmarks.data.splits import Splits
 from benchmarks.experiments import Experiment
 from benchmarks.tables import records
 from benchmarks.training import loop
-from benchmarks.training.devices import launch
+from benchmarks.training.devices import launch_device
 from benchmarks.training.recipes import Phase, Recipe, recipe_of
 from benchmarks.training.samples import load_splits
 
@@ -137,7 +137,10 @@ def test_models_that_take_turns_are_trained_alike():
     splits = Splits(dataset, dataset)
     runs = [
         loop.Run(
-            launch("cpu"), Recipe(name, Affine, [Phase(0, 40, 0.1)], 16), splits, 1
+            launch_device("cpu"),
+            Recipe(name, Affine, [Phase(0, 40, 0.1)], 16),
+            splits,
+            1,
         )
         for name in ("one", "other")
     ]

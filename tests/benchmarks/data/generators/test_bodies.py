@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from support.solids import NOMINAL, check_mesh, sphere
 
 from benchmarks.data.generators import ahmed, car
-from benchmarks.data.generators.bodies import LIMITS, surface_pressure
+from benchmarks.data.generators.bodies import LIMITS, body_pressure
 from benchmarks.data.generators.meshes import FINE_CELLS
 from benchmarks.data.generators.signed_distance import grid_points, signed_distance
 from benchmarks.data.items import ahmed_item, car_item
@@ -127,8 +127,8 @@ def test_sample_depends_on_its_seed_alone(module):
 
 def test_fine_mesh_has_the_same_pressure():
     arguments = (ahmed.AHMED, NOMINAL)
-    coarse = surface_pressure(*arguments, cells=(24, 8, 8), panel_cells=(24, 8, 8))
-    fine = surface_pressure(*arguments, cells=(48, 16, 16), panel_cells=(24, 8, 8))
+    coarse = body_pressure(*arguments, cells=(24, 8, 8), panel_cells=(24, 8, 8))
+    fine = body_pressure(*arguments, cells=(48, 16, 16), panel_cells=(24, 8, 8))
     check_mesh(*fine[:2])
     places = {
         tuple(vertex): row for row, vertex in enumerate(fine[0].round(9).tolist())
@@ -194,23 +194,22 @@ def test_item_is_what_fnogno_takes(made):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"grid": 1}, ValueError, r"grid \(=1\)"),
-        ({"grid": 8.0}, TypeError, r"grid \(=8.0\)"),
-        ({"cells": (4, 4)}, ValueError, r"cells \(=\(4, 4\)\)"),
-        ({"panel_cells": (4, 3, 4)}, ValueError, r"panel_cells .*even number"),
+        ({"grid": 1}, r"grid \(=1\)"),
+        ({"cells": (4, 4)}, r"cells \(=\(4, 4\)\)"),
+        ({"panel_cells": (4, 3, 4)}, r"panel_cells .*even number"),
     ],
 )
-def test_bad_arguments_are_named(change, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
         ahmed.recipe(**SMALL | change)
 
 
 def test_pressure_of_a_fine_surface_is_that_of_the_same_flow():
     settings = {"panel_cells": (12, 4, 4)}
-    coarse, _, expected = surface_pressure(ahmed.AHMED, NOMINAL, **settings)
-    fine, triangles, cp = surface_pressure(
+    coarse, _, expected = body_pressure(ahmed.AHMED, NOMINAL, **settings)
+    fine, triangles, cp = body_pressure(
         ahmed.AHMED, NOMINAL, cells=FINE_CELLS, **settings
     )
     assert len(fine) >= 90_000

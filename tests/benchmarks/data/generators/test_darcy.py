@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from benchmarks.data.generators.darcy import darcy_fields, permeability, solve_darcy
-
-SMALL = {"size": 9, "workers": 1, "progress": False}
+from benchmarks.data.generators.darcy import (
+    check_stride,
+    make_samples,
+    permeability,
+    recipe,
+    solve_darcy,
+)
 
 
 def manufactured_error(size: int) -> float:
@@ -47,49 +51,25 @@ def test_permeability_statistics():
     assert (fields[:, 1:] != fields[:, :-1]).mean() < 0.1
 
 
-def test_pressure_statistics_are_those_of_the_public_data(tmp_path):
-    _, sol = darcy_fields(
-        60, size=61, workers=1, cache_dir=tmp_path, progress=False
-    )  # a coarser grid than the public 241^2, hence the tolerance
+def test_pressure_statistics_are_those_of_the_public_data():
+    # A coarser grid than the public 241^2, hence the tolerance
+    sol = make_samples(range(60), size=61)["sol"]
     assert abs(sol.mean() - 5.746e-3) < 0.5e-3
     assert abs(sol.std() - 3.884e-3) < 0.5e-3
 
 
-def test_sample_depends_on_its_seed_alone(tmp_path):
-    coeff, sol = darcy_fields(6, cache_dir=tmp_path / "a", **SMALL)
-    assert coeff.dtype == sol.dtype == np.float32
-    assert coeff.shape == sol.shape == (6, 9, 9)
-    shifted = darcy_fields(3, first_seed=2, cache_dir=tmp_path / "b", **SMALL)
-    np.testing.assert_array_equal(shifted[0], coeff[2:5])
-    np.testing.assert_array_equal(shifted[1], sol[2:5])
-    two = darcy_fields(5, cache_dir=tmp_path / "c", **SMALL | {"workers": 2})
-    np.testing.assert_array_equal(two[0], coeff[:5])
-    np.testing.assert_array_equal(two[1], sol[:5])
+def test_sample_depends_on_its_seed_alone():
+    made = make_samples(range(6), size=9)
+    assert (made["coeff"].dtype, made["sol"].dtype) == (np.uint8, np.float32)
+    assert made["coeff"].shape == made["sol"].shape == (6, 9, 9)
+    for name, array in make_samples([2, 3, 4], size=9).items():
+        np.testing.assert_array_equal(array, made[name][2:5])
 
 
-def test_stride_keeps_every_nth_node(tmp_path):
-    fine = darcy_fields(2, cache_dir=tmp_path, **SMALL)
-    coarse = darcy_fields(2, stride=4, cache_dir=tmp_path, **SMALL)
-    for one, other in zip(fine, coarse, strict=True):
-        np.testing.assert_array_equal(one[:, ::4, ::4], other)
-        assert other.flags.c_contiguous
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "error"),
-    [
-        ("n_samples", 0, ValueError),
-        ("n_samples", 2.0, TypeError),
-        ("n_samples", True, TypeError),
-        ("size", 3, ValueError),
-        ("stride", 0, ValueError),
-        ("stride", 3, ValueError),
-        ("first_seed", -1, ValueError),
-        ("workers", 0, ValueError),
-    ],
-)
-def test_bad_arguments_are_named(tmp_path, argument, value, error):
-    arguments = SMALL | {"n_samples": 1, "cache_dir": tmp_path, argument: value}
-    with pytest.raises(error, match=rf"{argument} \(={value}\)"):
-        darcy_fields(**arguments)
-    assert not list(tmp_path.iterdir())
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match=r"size \(=3\) must be at least 4"):
+        recipe(size=3)
+    with pytest.raises(ValueError, match=r"stride \(=0\) must be at least 1"):
+        check_stride(9, 0)
+    with pytest.raises(ValueError, match=r"stride \(=3\) must divide size - 1 \(=8\)"):
+        check_stride(9, 3)

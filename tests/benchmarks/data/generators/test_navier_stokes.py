@@ -341,16 +341,14 @@ def test_solver_names_bad_values(argument, value, message):
 
 
 @pytest.mark.parametrize(
-    ("argument", "value", "error"),
+    ("argument", "value"),
     [
-        ("points", 5, ValueError),
-        ("points", 0, ValueError),
-        ("size", 0, ValueError),
-        ("size", 16.0, TypeError),
-        ("records", 0, ValueError),
-        ("records", True, TypeError),
+        ("points", 5),
+        ("points", 0),
+        ("size", 0),
+        ("records", 0),
     ],
 )
-def test_recipe_names_bad_arguments(argument, value, error):
-    with pytest.raises(error, match=rf"{argument} \(={value}\)"):
+def test_recipe_names_bad_arguments(argument, value):
+    with pytest.raises(ValueError, match=rf"{argument} \(={value}\)"):
         recipe(**QUICK | {argument: value})

@@ -9,10 +9,11 @@ import torch
 from support import public_files as made
 from torch.utils.data import DataLoader
 
-from benchmarks.data import OperatorDataset, load_splits
+from benchmarks.data.datasets import load_splits
 from benchmarks.data.items import darcy_item
-from benchmarks.data.readers import grids
+from benchmarks.data.readers import base, grids
 from benchmarks.data.readers.open_files import open_files
+from benchmarks.data.splits import OperatorDataset
 
 
 @pytest.mark.parametrize("version", [5, 73])
@@ -68,7 +69,7 @@ def test_every_process_opens_the_file_for_itself(tmp_path, monkeypatch):
         opened.append(path)
         return h5py.File(path)
 
-    monkeypatch.setattr(grids, "open_hdf5", record)
+    monkeypatch.setattr(base, "open_hdf5", record)
     for process, count in ((1, 1), (1, 1), (2, 2)):
         monkeypatch.setattr(os, "getpid", lambda process=process: process)
         source[0]

@@ -34,7 +34,9 @@ def test_vertices_that_are_not_finite_are_told(tmp_path):
 def test_bad_ply_is_named(tmp_path, form):
     path = tmp_path / "a.ply"
     made.write_ply(path, triangles=[[0, 1, 2], [0, 1, 2, 3]], form=form)
-    with pytest.raises(ValueError, match=r"a\.ply: face 1 has 4 corners; only triangl"):
+    with pytest.raises(
+        ValueError, match=r"a\.ply.*: face 1 has 4 corners; only triangl"
+    ):
         read_ply(path)
     made.write_ply(path, triangles=[[0, 1, 4]], form=form)
     with pytest.raises(
@@ -54,5 +56,5 @@ def test_bad_ply_is_named(tmp_path, form):
     ):
         read_ply(path)
     path.write_bytes(whole.replace(b"vertex_indices", b"texture_corner"))
-    with pytest.raises(ValueError, match=r"a\.ply: the list 'texture_corner' of the"):
+    with pytest.raises(ValueError, match=r"a\.ply.*: the list 'texture_corner' of the"):
         read_ply(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.data import load_splits
+from benchmarks.data.datasets import load_splits
 from benchmarks.data.generators.signed_distance import UNIT_CUBE, grid_points
 from benchmarks.data.readers.open_files import open_files
 

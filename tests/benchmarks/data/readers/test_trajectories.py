@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support import public_files as made
 
-from benchmarks.data import load_splits
+from benchmarks.data.datasets import load_splits
 from benchmarks.data.readers.open_files import open_files
 
 
