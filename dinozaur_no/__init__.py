@@ -3,8 +3,12 @@
 from .gno import accelerate_gno
 from .layers import (
     BayesianDiffusionConv,
+    ConditionalBayesianDiffusionConv,
+    ConditionalDiffusionConv,
+    Conditioned,
     DiffusionSpectralConv,
     GradientSpectralConv,
+    condition,
 )
 from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
 from .uncertainty import (
@@ -37,6 +41,9 @@ __all__ = [
     "DINOZAURGINO",
     "BayesianDINOZAUR",
     "BayesianDiffusionConv",
+    "ConditionalBayesianDiffusionConv",
+    "ConditionalDiffusionConv",
+    "Conditioned",
     "CorrelatedNoise",
     "Deterministic",
     "DiffusionSpectralConv",
@@ -50,6 +57,7 @@ __all__ = [
     "VariationalOperator",
     "WhiteNoise",
     "accelerate_gno",
+    "condition",
     "conformalize",
     "field_integral",
     "field_maximum",

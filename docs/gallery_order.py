@@ -7,6 +7,7 @@ ORDER = [
     "plot_bayesian_operator.py",
     "plot_compare_uncertainty.py",
     "plot_navier_stokes.py",
+    "plot_conditional.py",
     "plot_car_pressure.py",
     "plot_ahmed_body.py",
     "plot_deploy.py",

@@ -37,6 +37,7 @@ SMALL = {
         "N_TRAIN, N_CALIBRATION, N_TEST": "16, 12, 2",
         "N_EPOCHS, RATE": "1, 3e-3",
     },
+    "plot_conditional": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "4, 2, 1, 5e-3"},
     "plot_deploy": {"N_LAYERS, BATCH": "1, 2", "BACKEND": '"aot_eager"'},
     "plot_navier_stokes": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "2, 1, 1, 5e-3"},
     "plot_swap_convolution": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "16, 2, 1, 4e-3"},
@@ -46,6 +47,7 @@ FIGURES = {
     "plot_bayesian_operator": 4,
     "plot_car_pressure": 1,
     "plot_compare_uncertainty": 2,
+    "plot_conditional": 1,
     "plot_deploy": 0,
     "plot_navier_stokes": 2,
     "plot_swap_convolution": 1,
@@ -216,6 +218,22 @@ def test_navier_stokes_of_two_waves():
     later = solve(w, torch.zeros(16, 16), 0.0, n_snapshots=1, interval=0.01)[..., 0]
     exact = 1.5 * x.sin()[:, None] * (2 * x).sin()
     torch.testing.assert_close((later - w)[0] / 0.01, exact, atol=0.02, rtol=0)
+
+
+def test_burgers_against_an_exact_solution():
+    """Cole-Hopf: u = -2 v f_x / f, where f solves the heat equation."""
+    solve = functions("plot_conditional")["burgers"]
+    x = 2 * torch.pi * torch.arange(256) / 256
+    viscosity = torch.tensor([0.01, 0.05])
+
+    def exact(time):
+        wave = 0.9 * torch.exp(-viscosity * 4 * torch.pi**2 * time)[:, None]
+        slope = 2 * torch.pi * wave * x.sin()
+        return 2 * viscosity[:, None] * slope / (1 + wave * x.cos())
+
+    found = solve(exact(0.0), viscosity, time=0.5)
+    torch.testing.assert_close(found, exact(0.5), atol=1e-5, rtol=0)
+    assert (exact(0.5) - exact(0.0)).abs().max() > 0.1
 
 
 def test_random_vorticity_is_a_smooth_field_of_zero_mean():

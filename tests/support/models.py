@@ -32,6 +32,15 @@ def fitted(**options):
     return operator.fit([(x, y)], progress=False), x, y
 
 
+def dependent(module):
+    """Let all conditional layers of a module depend on their condition."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.rsplit(".", 1)[-1] in ("time_weight", "displacement_weight"):
+                parameter.copy_(0.3 * torch.randn_like(parameter))
+    return module
+
+
 class Hot(DiffusionSpectralConv):
     """A subclass as a user writes it, with an option of its own."""
 
