@@ -36,6 +36,25 @@ def inputs_of(dataset):
     return fields, (1, 12, 1)
 
 
+@pytest.mark.parametrize(
+    ("preset", "kernels", "drift", "feature_grid"),
+    [
+        ("smoke", 1, False, "modes"),
+        ("smoke+kernels=rest", 1, False, "modes"),
+        ("smoke+kernels=drift", 1, True, "modes"),
+        ("smoke+kernels=3", 3, True, "modes"),
+        ("smoke+feature-grid=output", 1, False, "output"),
+    ],
+)
+def test_kernels_of_a_preset(preset, kernels, drift, feature_grid):
+    model = build(find_experiment("darcy", "dinozaur", preset=preset))
+    layers = [m for m in model.modules() if isinstance(m, DiffusionSpectralConv)]
+    assert len(layers) == 4
+    for layer in layers:
+        assert (layer.kernels, layer.drift) == (kernels, drift)
+        assert layer.feature_grid == feature_grid
+
+
 @pytest.mark.parametrize(("dataset", "model"), PARAMETERS)
 def test_parameters_are_as_many_as_in_the_paper(dataset, model):
     """Gradient features are 3 c^2 per layer here and about 2.5 c^2 there."""

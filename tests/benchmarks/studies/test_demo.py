@@ -34,6 +34,15 @@ def test_smoke_demo_end_to_end(tmp_path, capsys):
     ]
 
 
+def test_demo_with_moving_kernels(tmp_path):
+    """Before the Bayesian model, whose spread the picture shows."""
+    words = ["--smoke", "--epochs", "1", "--transport", "--out", str(tmp_path)]
+    assert main(["demo", *words, "--cache", str(tmp_path / "cache")]) == 0
+    rows = tables.read_csv(tmp_path / "demo.csv")
+    assert [row["model"] for row in rows][-2:] == ["Transport", "Bayesian"]
+    assert [bool(row["coverage_90"]) for row in rows][-2:] == [False, True]
+
+
 def test_smoke_demo_repeats_itself_and_writes_only_when_told(tmp_path, capsys):
     errors = []
     for _ in range(2):

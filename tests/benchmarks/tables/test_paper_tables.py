@@ -52,6 +52,30 @@ def test_table_2_has_all_noises_and_the_paper_once(results, capsys):
     assert any("One seed" in line for line in shown)
 
 
+def test_table_of_kernels_has_a_column_for_each_data_set(tmp_path, capsys):
+    rows = [
+        record("darcy", "dinozaur", s, relative_l2=error, preset="short+kernels=4")
+        for s, error in enumerate(["0.02", "0.04"])
+    ]
+    other = {"preset": "short+kernels=rest"}
+    rows += [record("darcy", "dinozaur", relative_l2="0.05", **other)]
+    rows += [record("car", "dinozaur", relative_l2="0.3", **other)]
+    rows += [record("darcy", "dinozaur", relative_l2="0.9")]  # of another preset
+    records.add(tmp_path / "runs.csv", rows)
+    assert main(["table", "kernels", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "Darcy flow" in line_of(shown, "| Model")
+    assert "Cars" in line_of(shown, "| Model")
+    first, second = (x for x in shown.splitlines() if x.startswith("| DINOZAUR"))
+    assert "**3.00 ± 1.41**" in first
+    assert first.rstrip().endswith("- |")
+    assert "5.00" in second
+    assert "**30.00**" in second
+    assert "90.00" not in shown
+    assert main(["table", "rates", "--out", str(tmp_path)]) == 0
+    assert "No results yet" in capsys.readouterr().out
+
+
 def test_table_of_initialisations(tmp_path, capsys):
     other = {"preset": "torch-init"}
     rows = [
