@@ -201,6 +201,7 @@ print(f"fitted noise {operator.noise_variance.sqrt():.3f}")
 # Pressures grow with the speed, and so do errors in pascal. The noise is one number for
 # all bodies: compare it with the error in slow and in fast winds. The spread of the
 # samples grows with the speed too, but on its own it is much smaller than the error.
+# The settings were taken over from the example of cars.
 
 
 def predict(points, normals, speed):
