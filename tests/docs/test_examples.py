@@ -39,7 +39,10 @@ SMALL = {
     },
     "plot_conditional": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "4, 2, 1, 5e-3"},
     "plot_deploy": {"N_LAYERS, BATCH": "1, 2", "BACKEND": '"aot_eager"'},
-    "plot_navier_stokes": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "2, 1, 1, 5e-3"},
+    "plot_navier_stokes": {
+        "N_TRAIN, N_TEST, N_EPOCHS, RATE": "2, 1, 1, 5e-3",
+        "N_BAYESIAN, N_SAMPLES": "1, 2",
+    },
     "plot_swap_convolution": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "16, 2, 1, 4e-3"},
 }
 FIGURES = {
@@ -49,7 +52,7 @@ FIGURES = {
     "plot_compare_uncertainty": 2,
     "plot_conditional": 1,
     "plot_deploy": 0,
-    "plot_navier_stokes": 2,
+    "plot_navier_stokes": 4,
     "plot_swap_convolution": 1,
 }
 
