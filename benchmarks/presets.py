@@ -242,7 +242,6 @@ _SHORT: Changes = {
         "padded": (36, 36),
         "epochs": 16,
         "rate": 1e-2,
-        "rates": {"fno": 3e-3},
     },
     "navier_stokes": {"epochs": 12, "rate": 1e-2},
     "car": {"epochs": 4},

@@ -27,9 +27,9 @@ class DINOZAUR(FNO):
     ----------
     n_modes, in_channels, out_channels, hidden_channels
         As for `FNO`.
-    gradient_features, kernels, drift, feature_grid, extent, time_init
+    gradient_features, kernels, drift, shells, feature_grid, extent
         Options of `DiffusionSpectralConv`.
-    displacement_init, axis_method
+    time_init, displacement_init, axis_method
         The same.
     conv_module : type, default DiffusionSpectralConv
         `DiffusionSpectralConv` or a subclass of it, which gets these options.
@@ -56,6 +56,7 @@ class DINOZAUR(FNO):
         gradient_features: bool = True,
         kernels: int = 1,
         drift: bool = False,
+        shells: int = 1,
         feature_grid: str = "modes",
         extent: float | Sequence[float] = 1.0,
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
@@ -70,6 +71,7 @@ class DINOZAUR(FNO):
             gradient_features=gradient_features,
             kernels=kernels,
             drift=drift,
+            shells=shells,
             feature_grid=feature_grid,
             extent=extent,
             time_init=time_init,
@@ -157,9 +159,9 @@ class DINOZAURGINO(FNOGNO):
     ----------
     in_channels, out_channels
         As for `FNOGNO`.
-    gradient_features, kernels, drift, feature_grid, extent, time_init
+    gradient_features, kernels, drift, shells, feature_grid, extent
         Options of `DiffusionSpectralConv`.
-    displacement_init, axis_method
+    time_init, displacement_init, axis_method
         The same.
     fno_conv_module : type, default DiffusionSpectralConv
         `DiffusionSpectralConv` or a subclass of it, which gets these options. Pass
@@ -185,6 +187,7 @@ class DINOZAURGINO(FNOGNO):
         gradient_features: bool = True,
         kernels: int = 1,
         drift: bool = False,
+        shells: int = 1,
         feature_grid: str = "modes",
         extent: float | Sequence[float] = 1.0,
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
@@ -199,6 +202,7 @@ class DINOZAURGINO(FNOGNO):
             gradient_features=gradient_features,
             kernels=kernels,
             drift=drift,
+            shells=shells,
             feature_grid=feature_grid,
             extent=extent,
             time_init=time_init,

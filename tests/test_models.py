@@ -28,6 +28,7 @@ OPTIONS = {
     "gradient_features": False,
     "kernels": 2,
     "drift": True,
+    "shells": 2,
     "feature_grid": "output",
     "extent": (2.0, 1.0),
     "time_init": 1e-2,

@@ -3,13 +3,14 @@
 import argparse
 from pathlib import Path
 
-from benchmarks.cost import gno, growth, layers, sampling, synthetic
+from benchmarks.cost import gno, growth, layers, sampling, steps, synthetic
 from benchmarks.options import add_smoke, check_place, check_positive_options
 from benchmarks.training.devices import check_device
 
 STUDIES = {
     "layers": layers.LAYER_STUDY,
     "models": layers.MODEL_STUDY,
+    "steps": steps.STUDY,
     "growth": growth.STUDY,
     "gno": gno.STUDY,
     "sampling": sampling.STUDY,

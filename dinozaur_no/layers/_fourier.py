@@ -26,6 +26,7 @@ from ._axis import (
     FourierSynthesis,
     apply_maps,
 )
+from ._mixing import ShellPlan, Shells
 
 Method = Literal["auto", "dense", "fft"]
 FeatureGridKind = Literal["modes", "output"]
@@ -70,9 +71,12 @@ class RealBasis:
         Of the tables.
     feature_grid : {"modes", "output"}, optional
         Where to apply the nonlinearity of gradient features, if there are any.
+    plan : ShellPlan, optional
+        Shells of frequencies, if there are several.
     """
 
     features: FeatureGrid
+    shells: Shells
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class RealBasis:
         device: torch.device,
         dtype: torch.dtype,
         feature_grid: FeatureGridKind | None = None,
+        plan: ShellPlan | None = None,
     ) -> None:
         self._method, self._device, self._dtype = method, device, dtype
         self.n_in, self.n_out = tuple(n_in), tuple(n_out)
@@ -106,6 +111,9 @@ class RealBasis:
         self.constant = self._tensor(_one_hot(self.modes))
         if feature_grid is not None:
             self.features = self._features(feature_grid)
+        if plan is not None:
+            numbers = plan.number(eigenvalues, extent)
+            self.shells = Shells.of(numbers, plan.n_shells, device)
 
     def analyse(self, x: Tensor) -> Tensor:
         """Field (..., *n_in) to its coefficients (..., *modes)."""
@@ -203,17 +211,19 @@ class BasisCache:
         method: Method = "auto",
         feature_grid: FeatureGridKind | None = None,
         capacity: int = 8,
+        plan: ShellPlan | None = None,
     ) -> None:
         self.method = one_of("axis_method", method, ("auto", "dense", "fft"))
         self.feature_grid = feature_grid
         self.capacity = capacity
+        self.plan = plan
         self._bases: OrderedDict[tuple[Any, ...], RealBasis] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._bases)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BasisCache, (self.method, self.feature_grid, self.capacity)
+        return BasisCache, (self.method, self.feature_grid, self.capacity, self.plan)
 
     def get(
         self,
@@ -230,7 +240,7 @@ class BasisCache:
         key = (tuple(n_modes), n_in, n_out, tuple(extent), like.device, like.dtype)
 
         def make(method: Method) -> RealBasis:
-            return RealBasis(*key[:4], method, *key[4:], self.feature_grid)
+            return RealBasis(*key[:4], method, *key[4:], self.feature_grid, self.plan)
 
         # A tracer's tables belong to its graph and must not outlive it.
         if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):

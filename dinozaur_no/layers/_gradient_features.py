@@ -25,6 +25,7 @@ from torch import Tensor
 
 from .._torch import full_precision
 from ._fourier import RealBasis
+from ._mixing import mix_channels
 
 # Bytes of gradients at a time on a CPU (fits its caches; measured).
 _CPU_BYTES = 16 << 20
@@ -179,10 +180,3 @@ def _blocks(fields: Tensor) -> Iterator[tuple[slice, slice]]:
     for i in range(0, b, items):
         for j in range(0, c, width):
             yield slice(i, i + items), slice(j, j + width)
-
-
-def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
-    """Multiply the channels of x, (b, c, ...), by a matrix (o, c)."""
-    weights = weight.expand(x.shape[0], -1, -1)
-    mixed = torch.bmm(weights, x.flatten(2))
-    return mixed.view(*mixed.shape[:2], *x.shape[2:])

@@ -23,7 +23,7 @@ from torch import Tensor
 from .._torch import full_precision
 from .._validation import per_axis
 from ._fourier import RealBasis
-from ._gradient_features import mix_channels
+from ._mixing import mix_channels
 
 
 def apply_kernels(
@@ -44,9 +44,10 @@ def apply_kernels(
     shift : Tensor, optional
         Displacements, (1 or b, kernels, c, d).
     weight : Tensor, optional
-        Matrix (o, kernels c); a single kernel needs none.
+        Matrix (o, kernels c), or one for each shell, (shells, o, kernels c); a single
+        kernel needs none.
     basis : RealBasis
-        Knows the frequencies.
+        Knows the frequencies, and the shells.
 
     Returns
     -------
@@ -71,8 +72,16 @@ def naive_kernels(
     fields = [_one_kernel(c, time, shift, r, basis) for r in range(time.shape[1])]
     if weight is None:
         return fields[0]
-    mixed = map(mix_channels, weight.split(c.shape[1], 1), fields)
+    weights = weight.split(c.shape[1], -1)
+    mixed = [mix_modes(w, v, basis) for w, v in zip(weights, fields)]
     return functools.reduce(torch.add, mixed)
+
+
+def mix_modes(weight: Tensor, x: Tensor, basis: RealBasis) -> Tensor:
+    """Multiply the channels of coefficients by a matrix, or by one for each shell."""
+    if weight.ndim == 2:
+        return mix_channels(weight, x)
+    return basis.shells.mix(weight, x)
 
 
 def _one_kernel(
@@ -131,13 +140,13 @@ def _adjoint_kernels(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of c, times, shifts and weight."""
     back = None if shift is None else -shift
-    weights = None if weight is None else weight.split(c.shape[1], 1)
+    weights = None if weight is None else weight.split(c.shape[1], -1)
     laplacian = -basis.eigenvalues * c
     slopes = () if shift is None else basis.gradient(c).unbind(1)
     d_c = torch.zeros_like(c)
     d_time, d_shift, d_weight = [], [], []
     for r in range(time.shape[1]):
-        flow = grad if weights is None else mix_channels(weights[r].T, grad)
+        flow = grad if weights is None else mix_modes(weights[r].mT, grad, basis)
         h = _one_kernel(flow, time, back, r, basis)
         d_c += h
         d_time.append(_inner(laplacian, h, time.shape[0]))
@@ -145,14 +154,21 @@ def _adjoint_kernels(
             parts = [-_inner(slope, h, shift.shape[0]) for slope in slopes]
             d_shift.append(torch.stack(parts, -1))
         if weights is not None:
-            v = _one_kernel(c, time, shift, r, basis).flatten(2)
-            d_weight.append(torch.bmm(grad.flatten(2), v.mT).sum(0))
+            v = _one_kernel(c, time, shift, r, basis)
+            d_weight.append(_correlate(weights[r], grad, v, basis))
     return (
         d_c,
         torch.stack(d_time, 1),
         torch.stack(d_shift, 1) if d_shift else None,
-        torch.cat(d_weight, 1) if d_weight else None,
+        torch.cat(d_weight, -1) if d_weight else None,
     )
+
+
+def _correlate(like: Tensor, y: Tensor, x: Tensor, basis: RealBasis) -> Tensor:
+    """Gradient of a weight of `mix_modes`: products of channels, shaped like it."""
+    if like.ndim == 2:
+        return torch.bmm(y.flatten(2), x.flatten(2).mT).sum(0)
+    return basis.shells.correlate(y, x)
 
 
 def _naive_backward(

@@ -27,9 +27,9 @@ from ._gradient_features import (
     add_features,
     gradient_weight_init,
     linear_weight,
-    mix_channels,
 )
 from ._kernels import apply_kernels, random_displacements, spaced_times
+from ._mixing import ShellPlan, mix_channels
 
 
 class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
@@ -49,7 +49,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     several heat kernels that may move by a learned displacement,
     :math:`\hat v^r_i(k) = e^{-4 \pi^2 |k|^2 \tau^r_i - 2 \pi i k \cdot b^r_i}\,
     \hat x_i(k)`, and the output is :math:`y = W^{mix} [v^1; \dots; v^K; G] + b` with
-    the gradient features of the first kernel.
+    the gradient features of the first kernel. With ``shells`` the mixing of the kernels
+    depends on :math:`|k|`, by a matrix for each shell of frequencies.
 
     The size of the layer does not depend on the number of modes. All arithmetic is
     real.
@@ -69,6 +70,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         Number of heat kernels per channel, mixed by :math:`W^{mix}`.
     drift : bool, default False
         Whether kernels move. Of several kernels the first one stays at rest.
+    shells : int, default 1
+        Number of shells of :math:`|k|` that have a mixing matrix of their own. The last
+        one begins at ``(shells - 1) / shells`` of the largest frequency of an axis.
     feature_grid : {"modes", "output"}, default "modes"
         Where the features are formed and mixed: on a grid of about :math:`3 K_j`
         points per axis, where :math:`K_j` is the largest kept frequency, with the
@@ -122,6 +126,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     mix_weight : nn.Parameter or None
         :math:`W^{mix}`, with ``in_channels`` columns for each kernel and for the
         gradient features; None if it would be square without doing anything else.
+    shell_weight : nn.Parameter or None
+        What each shell adds to the columns of the kernels, (shells, out_channels,
+        kernels * in_channels), initially zero; None for one shell.
     bias : nn.Parameter or None
         b, (out_channels,).
 
@@ -149,6 +156,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         gradient_features: bool = True,
         kernels: int = 1,
         drift: bool = False,
+        shells: int = 1,
         feature_grid: FeatureGridKind = "modes",
         extent: float | Sequence[float] = 1.0,
         time_init: float | tuple[float, float] = (1e-4, 1e-1),
@@ -194,9 +202,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self.fno_block_precision = fno_block_precision
         self.kernels = positive_int("kernels", kernels)
         self.drift = one_of("drift", drift, (False, True))
+        self.shells = positive_int("shells", shells)
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(
-            axis_method, feature_grid if gradient_features else None
+            axis_method,
+            feature_grid if gradient_features else None,
+            plan=ShellPlan(shells, tuple(self.max_n_modes)) if shells > 1 else None,
         )
 
         c, options = self.in_channels, {"device": device, "dtype": dtype}
@@ -205,12 +216,14 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         with torch.no_grad():  # not by the property: it looks at numbers, meta has none
             times = spaced_times(time_init, kernels, c)
             self.raw_time.copy_(times.log().view(*lead, c))
-        displacement = gradient_weight = mix_weight = None
+        displacement = gradient_weight = mix_weight = shell_weight = None
         if gradient_features:
             gradient_weight = gradient_weight_init(c, self.extent, **options)
         columns = (kernels + gradient_features) * c
-        if columns > c or in_channels != out_channels:
+        if columns > c or in_channels != out_channels or shells > 1:
             mix_weight = linear_weight(out_channels, columns, **options)
+        if shells > 1:
+            shell_weight = torch.zeros(shells, out_channels, kernels * c, **options)
         if drift:
             lead = () if kernels == 1 else (kernels - 1,)
             displacement = torch.empty(*lead, c, self.order, **options)
@@ -222,6 +235,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             ("raw_displacement", displacement),
             ("gradient_weight", gradient_weight),
             ("mix_weight", mix_weight),
+            ("shell_weight", shell_weight),
             ("bias", offset),
         ):
             self.register_parameter(
@@ -375,10 +389,14 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             # Step 2. The other kernels are mixed at once, so that none is kept.
             v = p = apply_kernels(coefficients, *first, None, basis)
             if weight is not None:
-                p = mix_channels(weight[:, :c], v)
-            if weight is not None and self.kernels > 1:
-                others = weight[:, c : self.kernels * c]
-                p = p + apply_kernels(coefficients, *rest, others, basis)
+                own = weight[:, : self.kernels * c]
+                if self.shell_weight is None:
+                    p = mix_channels(own[:, :c], v)
+                else:  # once more by the kernel, so that sorted modes are not kept
+                    own = own + self.shell_weight.to(dtype)
+                    p = apply_kernels(coefficients, *first, own[..., :c], basis)
+                if self.kernels > 1:
+                    p = p + apply_kernels(coefficients, *rest, own[..., c:], basis)
             if self.bias is not None:
                 bias = self.bias.to(dtype).view(-1, *(1 for _ in n_out))
                 p = p + bias * basis.constant
@@ -404,6 +422,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         ]
         if self.kernels > 1 or self.drift:
             parts.append(f"kernels={self.kernels}, drift={self.drift}")
+        if self.shells > 1:
+            parts.append(f"shells={self.shells}")
         if set(self.extent) != {1.0}:
             parts.append(f"extent={self.extent}")
         if self.resolution_scaling_factor is not None:

@@ -186,8 +186,8 @@ def parameter_groups(
     of_layers: list[Tensor] = []
     for module in model.modules():
         if isinstance(module, DiffusionSpectralConv) and layer_lr is not None:
-            both = (module.gradient_weight, module.mix_weight)
-            of_layers += [p for p in both if p is not None]
+            own = (module.gradient_weight, module.mix_weight, module.shell_weight)
+            of_layers += [p for p in own if p is not None]
         if isinstance(module, BayesianDiffusionConv):
             of_layer = (module.raw_scale, module.raw_tril)
             of_kernels = (module.raw_time, module.raw_displacement)

@@ -27,6 +27,7 @@ CONVS = {
         extent=2.0, time_init=1e-2, feature_grid="output"
     ),
     "transport": DiffusionSpectralConv.configure(kernels=3, drift=True),
+    "shells": DiffusionSpectralConv.configure(kernels=2, drift=True, shells=3),
     "bayesian": BayesianDiffusionConv,
     "bayesian items": BayesianDiffusionConv.configure(
         sample_per="item", covariance="diagonal", kernels=2, drift=True

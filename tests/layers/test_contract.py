@@ -41,6 +41,10 @@ class TestTransport(ConvContract):
     conv = DiffusionSpectralConv.configure(kernels=3, drift=True)
 
 
+class TestShells(ConvContract):
+    conv = DiffusionSpectralConv.configure(kernels=2, drift=True, shells=3)
+
+
 class UpstreamContract(ConvContract):
     """What is different with upstream's spectral weights."""
 

@@ -112,6 +112,7 @@ def kept_bytes(function, *args):
         {"kernels": 4, "drift": True},
         {"kernels": 4, "drift": True, "gradient_features": False},
         {"drift": True},
+        {"kernels": 4, "drift": True, "shells": 3},
         {"feature_grid": "output"},
     ],
     ids=str,
@@ -122,6 +123,8 @@ def test_only_coefficients_are_kept(options):
     x = torch.randn(2, 8, 60, 60, requires_grad=True)
     coefficients = 2 * 8 * 7 * 7 * 4
     weights = sum(p.numel() for p in layer.parameters()) * 4
+    if layer.shell_weight is not None:  # and their sum with the mixing weights
+        weights += layer.shell_weight.nbytes
     tables = 4 * 60 * 11 * 4 + 4 * 7 * 7 * 4
     assert kept_bytes(layer, x) <= 2 * coefficients + weights + tables + 2000
 

@@ -17,7 +17,8 @@ from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
 
 PLAIN = DiffusionSpectralConv.configure(gradient_features=False)
 TRANSPORT = DiffusionSpectralConv.configure(kernels=3, drift=True)
-KINDS = [DiffusionSpectralConv, PLAIN, TRANSPORT]
+SHELLS = DiffusionSpectralConv.configure(shells=3)
+KINDS = [DiffusionSpectralConv, PLAIN, TRANSPORT, SHELLS]
 OURS = pytest.mark.parametrize("conv", KINDS)
 ALL = pytest.mark.parametrize("conv", [*KINDS, GradientSpectralConv])
 

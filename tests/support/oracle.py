@@ -6,7 +6,7 @@ Fourier series summed by complex exponentials. Nothing here is shared with
 """
 
 from collections.abc import Sequence
-from math import pi
+from math import inf, pi
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ def heat(
     output_shape: Sequence[int] | None = None,
     displacement: Tensor | None = None,
     points: Sequence[int] | None = None,
+    band: tuple[float, float] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     r"""Solve the heat equation on the torus; also give the gradient of the solution.
 
@@ -46,6 +47,9 @@ def heat(
         How far each channel moves, ``(c, d)`` or ``(b, c, d)``.
     points : sequence of int, optional
         Grid on which the solution is evaluated; ``output_shape`` by default.
+    band : pair of float, optional
+        Lengths of the angular frequencies that are kept, from the first up to, without,
+        the second; all by default.
 
     Returns
     -------
@@ -103,6 +107,9 @@ def heat(
 
     tau = times.reshape(-1, x.shape[1], *[1] * d)
     diffused = torch.exp(-tau * eigenvalues) * moved * spectrum
+    if band is not None:
+        length = eigenvalues.sqrt() * (1 + 1e-12)
+        diffused = diffused * ((band[0] <= length) & (length < band[1]))
     return evaluate(diffused), [evaluate(ik * diffused) for ik in derivatives]
 
 
@@ -131,12 +138,15 @@ def dinozaur(
     displacement: Tensor | None = None,
     kernels: int = 1,
     feature_grid: str = "output",
+    shell_weight: Tensor | None = None,
 ) -> Tensor:
     """Evaluate the whole layer: diffusion, gradient features, mixing, bias.
 
     The first five parameters are those of :func:`heat`; the weights have the shapes
     ``(c, c)``, ``(o, columns)`` and ``(o,)``. What is ``None`` is left out. Of several
-    kernels times and displacements have the kernel before the channel.
+    kernels times and displacements have the kernel before the channel. What shells add
+    to the mixing of the kernels is ``(shells, o, kernels c)``; they are as wide as a
+    part of the largest frequency of an axis, and the last one has no upper end.
 
     Returns
     -------
@@ -149,15 +159,15 @@ def dinozaur(
         sizes = zip(n_modes, x.shape[2:], output_shape, strict=True)
         points = tuple(2 * -(-3 * min(n // 2 for n in axis) // 2) + 1 for axis in sizes)
     times = times.reshape(-1, kernels, x.shape[1])
-    fields = []
-    for r in range(kernels):
+
+    def kernel(r: int, band: tuple[float, float] | None = None):
         b = displacement
         if b is not None:
             b = b.reshape(-1, kernels, *b.shape[-2:])[:, r]
-        v, slopes = heat(x, times[:, r], n_modes, extent, output_shape, b, points)
-        fields.append(v)
-        if r == 0:
-            gradient = slopes
+        return heat(x, times[:, r], n_modes, extent, output_shape, b, points, band)
+
+    fields = [kernel(r)[0] for r in range(kernels)]
+    gradient = kernel(0)[1]
     if gradient_weight is not None:
         inner = sum(
             dv * torch.einsum("cr,br...->bc...", gradient_weight, dv) for dv in gradient
@@ -166,6 +176,13 @@ def dinozaur(
     y = torch.cat(fields, dim=1)
     if mix_weight is not None:
         y = torch.einsum("oc,bc...->bo...", mix_weight, y)
+    if shell_weight is not None:
+        lengths = [extent] * len(n_modes) if isinstance(extent, float) else extent
+        top = max(2 * pi * (m // 2) / L for m, L in zip(n_modes, lengths, strict=True))
+        edges = [top * s / len(shell_weight) for s in range(len(shell_weight))]
+        for low, high, own in zip(edges, [*edges[1:], inf], shell_weight, strict=True):
+            part = torch.cat([kernel(r, (low, high))[0] for r in range(kernels)], 1)
+            y = y + torch.einsum("oc,bc...->bo...", own, part)
     if bias is not None:
         y = y + bias.reshape(-1, *[1] * len(n_modes))
     return y if points == tuple(output_shape) else interpolate(y, output_shape)

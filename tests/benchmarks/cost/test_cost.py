@@ -8,9 +8,19 @@ from support.runs import is_png
 
 from benchmarks import tables
 from benchmarks.__main__ import main
-from benchmarks.cost import command, gno, layers, measure, synthetic
+from benchmarks.cost import (
+    command,
+    gno,
+    layers,
+    measure,
+    steps,
+    synthetic,
+    tradeoff,
+)
 from benchmarks.cost.command import STUDIES
 from benchmarks.cost.measure import Setup, in_own_process
+from benchmarks.experiments import find_experiment
+from benchmarks.tables import records
 
 
 def run_smoke(folder, *words):
@@ -45,6 +55,38 @@ def test_growth_has_one_slope_per_layer(tmp_path):
     slopes = {(row["over"], row["layer"], row["slope"]) for row in rows}
     assert len(slopes) == 6
     assert len(rows) == 12
+
+
+def test_steps_of_the_sweep(tmp_path):
+    rows = run_smoke(tmp_path, "steps")["cost_steps"]
+    assert (rows[0]["model"], rows[0]["ratio"]) == ("fno", "1.000")
+    assert {row["model"] for row in rows} == {"fno", "dinozaur"}
+    assert is_png(tmp_path / "cost_steps.png")
+
+
+@pytest.mark.parametrize("dataset", list(steps.STUDY.cases))
+def test_steps_know_the_sweep_and_the_shapes_of_all_data_sets(dataset):
+    found = steps.swept(dataset)
+    assert found[0].model in ("fno", "gino")
+    assert {"dinozaur"} <= {experiment.model for experiment in found}
+    smoke = find_experiment(dataset, "dinozaur", preset="smoke")
+    step = steps.step_of(smoke, *steps.random_batch(smoke))
+    step()()
+
+
+def test_times_and_errors_are_joined(tmp_path, monkeypatch):
+    row = dict.fromkeys(records.KEY, "")
+    row |= {"dataset": "darcy", "model": "fno", "preset": "short+width=8"}
+    more = [row | {"relative_l2": error} for error in ("0.01", "0.03")]
+    monkeypatch.setattr(records, "read", lambda path: more)
+    time = {"case": "darcy", "step_ms": "5", "parameters": "7"}
+    rows = [
+        time | {"model": "fno", "setting": "width=8"},
+        time | {"model": "tfno", "setting": "width=8"},
+    ]
+    (point,) = tradeoff.points_of("darcy", rows, "short")
+    assert point.errors == pytest.approx((1.0, 3.0))
+    assert (point.step_ms, point.parameters) == (5.0, 7)
 
 
 def test_sampling(tmp_path, capsys):

@@ -1,0 +1,75 @@
+r"""Mixing of channels by a matrix, or by a matrix for each shell of frequencies.
+
+Shell s of S holds the modes with :math:`s \le S |\omega| / \omega_{top} < s + 1`; the
+last shell also holds all beyond. :math:`\omega_{top}` is the largest frequency of any
+axis, so the shells depend neither on the grid nor on the number of axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._axis import Array
+
+# Edges that rounding must not move: frequencies are square roots of sums of squares.
+_ROUNDING = 1e-9
+
+
+def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply the channels of x, (b, c, ...), by a matrix (o, c)."""
+    weights = weight.expand(x.shape[0], -1, -1)
+    mixed = torch.bmm(weights, x.flatten(2))
+    return mixed.view(*mixed.shape[:2], *x.shape[2:])
+
+
+@dataclass(frozen=True)
+class ShellPlan:
+    """Number of shells, and the number of modes per axis that they were made for."""
+
+    n_shells: int
+    n_modes: tuple[int, ...]
+
+    def number(self, eigenvalues: Array, extent: Sequence[float]) -> Array:
+        """Return the shell of each mode, given eigenvalues of the Laplacian."""
+        top = max(2 * math.pi * (m // 2) / L for m, L in zip(self.n_modes, extent))
+        share = np.sqrt(eigenvalues) / (top or 1.0)
+        shells = np.floor(self.n_shells * share + _ROUNDING).astype(np.int64)
+        return np.minimum(shells, self.n_shells - 1)
+
+
+@dataclass(frozen=True)
+class Shells:
+    """The modes of a basis, sorted by their shells."""
+
+    order: Tensor  # numbers of the modes, shell after shell
+    back: Tensor  # where each mode stands in this order
+    sizes: tuple[int, ...]  # modes in each shell
+
+    @classmethod
+    def of(cls, numbers: Array, n_shells: int, device: torch.device) -> Shells:
+        """Sort modes by the numbers of their shells."""
+        order = np.argsort(numbers.ravel(), kind="stable")
+        counts = np.bincount(numbers.ravel(), minlength=n_shells)
+        tables = (order, np.argsort(order, kind="stable"))
+        moved = (torch.as_tensor(table, device=device) for table in tables)
+        return cls(*moved, tuple(counts.tolist()))
+
+    def mix(self, weight: Tensor, x: Tensor) -> Tensor:
+        """Multiply the channels of x, (b, c, *modes), by matrices (shells, o, c)."""
+        parts = map(mix_channels, weight.unbind(), self._split(x))
+        mixed = torch.cat(list(parts), 2).index_select(2, self.back)
+        return mixed.view(*mixed.shape[:2], *x.shape[2:])
+
+    def correlate(self, y: Tensor, x: Tensor) -> Tensor:
+        """Sum products of channels, (shells, o, c), over batch and modes."""
+        pairs = zip(self._split(y), self._split(x))
+        return torch.stack([torch.bmm(a, b.mT).sum(0) for a, b in pairs])
+
+    def _split(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.flatten(2).index_select(2, self.order).split(self.sizes, 2)
