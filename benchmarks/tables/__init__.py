@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.files import atomic_path
+from benchmarks.files import atomic_path, locked
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -31,6 +31,23 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """Read the rows of a result file, every value as text."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def read_if_there(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a result file; none if there is no file."""
+    return read_csv(path) if path.exists() else []
+
+
+def add_rows(path: Path, rows: Sequence[Row], key: Sequence[str]) -> None:
+    """Add rows, sorted by their keys; equal keys replace.
+
+    Processes may share the file.
+    """
+    with locked(path):
+        found = {
+            tuple(row[k] for k in key): row for row in (*read_if_there(path), *rows)
+        }
+        write_csv(path, [found[place] for place in sorted(found)])
 
 
 def markdown_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
