@@ -27,6 +27,7 @@ GROUPS = {
         "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
         "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
         "library": ("studies.library", "neuraloperator's own Darcy data and recipe"),
+        "rollouts": ("studies.rollouts", "APEBench's equations, 100 steps of time"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),
     },
     "Cost": {"cost": ("cost.command", "time and memory of layers and models")},

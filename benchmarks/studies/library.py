@@ -7,9 +7,9 @@ tested on two resolutions, of which it has never seen the finer one.
 """
 
 import argparse
-import statistics
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,13 +26,13 @@ from benchmarks.data.readers.base import existing
 from benchmarks.data.sources import source_of
 from benchmarks.experiments import WEIGHT_DECAY
 from benchmarks.options import add_smoke, check_positive_options
+from benchmarks.rates import RATES
+from benchmarks.studies.trials import run_trials
 from benchmarks.training.recipes import seed_for
 from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
 
 CSV = tables.RESULTS / "library.csv"
-KEY = ("model", "samples", "learning_rate", "seed")
 
-RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 WIDTH, MODES, BATCH, EPOCHS = 24, 8, 32, 15
 SWEEP_EPOCHS = 8  # enough to tell good learning rates from bad ones
 HELD_OUT = 100  # of the training samples, to choose the learning rate
@@ -74,41 +74,17 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--smoke has no place among the results: give --out FILE")
     path = args.out or CSV
     for name in args.models or MODELS:
+        own = partial(train, args.files, name, args.smoke)
         rates = RATES[:2] if args.smoke else RATES
-        _work_off(path, args, name, [("held-out", rate, 0) for rate in rates])
-        rate = best_rate(tables.read_csv(path), name)
-        _work_off(path, args, name, [("test", rate, seed) for seed in args.seeds])
+        run_trials(path, "darcy", name, args.seeds, own, rates)
     print(show(tables.read_csv(path)))
 
 
-def _work_off(
-    path: Path,
-    args: argparse.Namespace,
-    name: str,
-    jobs: list[tuple[str, float, int]],
-) -> None:
-    have = {tuple(row[key] for key in KEY) for row in tables.read_if_there(path)}
-    for samples, rate, seed in jobs:
-        if (name, samples, f"{rate:g}", str(seed)) in have:
-            continue
-        held_out = samples == "held-out"
-        epochs = 1 if args.smoke else SWEEP_EPOCHS if held_out else EPOCHS
-        row = train(args.files, name, held_out, rate, seed, epochs)
-        tables.add_rows(path, [row], KEY)
-        shown = {key: row[key] for key in (*KEY, "l2_16", "l2_32", "seconds")}
-        print(", ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
-
-
-def best_rate(rows: list[dict[str, str]], name: str) -> float:
-    """Return the learning rate with the lowest error on held-out samples."""
-    own = [r for r in rows if (r["model"], r["samples"]) == (name, "held-out")]
-    return float(min(own, key=lambda row: float(row["l2_16"]))["learning_rate"])
-
-
 def train(
-    folder: Path, name: str, held_out: bool, rate: float, seed: int, epochs: int
+    folder: Path, name: str, smoke: bool, held_out: bool, rate: float, seed: int
 ) -> dict[str, str]:
-    """Train one model and return its row."""
+    """Train one model and return its results."""
+    epochs = 1 if smoke else SWEEP_EPOCHS if held_out else EPOCHS
     source = source_of(existing(folder / f"darcy_train_{min(RESOLUTIONS)}.pt"))
     every = load(folder, N_TRAIN)
     data = load(folder, N_TRAIN - HELD_OUT) if held_out else every
@@ -144,20 +120,16 @@ def train(
         training_loss=H1Loss(d=2),
     )
     seconds = time.perf_counter() - start
-    losses = {"l2": LpLoss(d=2), "h1": H1Loss(d=2)}
+    losses = {"relative_l2": LpLoss(d=2), "relative_h1": H1Loss(d=2)}
     loaders = {n: DataLoader(test, batch_size=BATCH) for n, test in tests.items()}
     found = trainer.evaluate_all(epochs, losses, loaders, {})
     return {
-        "model": name,
-        "samples": "held-out" if held_out else "test",
-        "learning_rate": f"{rate:g}",
-        "seed": str(seed),
         **{
-            f"{loss}_{points}": f"{found[f'{points}_{loss}']:.6g}"
+            f"{loss}{ending}": f"{found[f'{points}_{loss}']:.6g}"
             if points in loaders
             else ""
             for loss in losses
-            for points in RESOLUTIONS
+            for points, ending in ((16, ""), (32, "_32"))
         },
         "parameters": str(count_model_params(model)),
         "train": str(len(data.train_db)),
@@ -194,23 +166,17 @@ def show(rows: list[dict[str, str]]) -> str:
         own = [row for row in test if row["model"] == name]
         if own:
             errors = [
-                [100 * float(row[f"l2_{points}"]) for row in own]
-                for points in RESOLUTIONS
+                [100 * float(row[column]) for row in own]
+                for column in ("relative_l2", "relative_l2_32")
             ]
             size = f"{int(own[0]['parameters']):,}"
             rate = "/".join(dict.fromkeys(row["learning_rate"] for row in own))
-            lines.append([name, size, rate, *map(mean_and_deviation, errors)])
+            lines.append([name, size, rate, *map(tables.mean_and_deviation, errors)])
     titles = [f"RL2 at {points}² (10⁻²)" for points in RESOLUTIONS]
     table = tables.markdown(
         [["Model", "Parameters", "Rate", *titles], list(PUBLISHED), *lines]
     )
     return "\n\n".join([table, note(test)])
-
-
-def mean_and_deviation(values: list[float]) -> str:
-    """Format the mean, with the standard deviation of several values."""
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
 
 
 def note(rows: list[dict[str, str]]) -> str:

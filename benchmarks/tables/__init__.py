@@ -1,6 +1,7 @@
 """Results: rows in CSV files, and Markdown tables between two markers of a page."""
 
 import csv
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     return "\n".join([join(lines[0]), join(rule), *map(join, lines[1:])])
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Format the mean, with the standard deviation of several values."""
+    if not values:
+        return "-"
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
 
 
 def replace_between_markers(path: Path, name: str, text: str) -> None:

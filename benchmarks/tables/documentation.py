@@ -20,7 +20,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
     from benchmarks.data import report
-    from benchmarks.studies import calibration, demo, library
+    from benchmarks.studies import calibration, demo, library, rollouts
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
     runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
@@ -29,6 +29,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         "demo-table": partial(_shown, demo.show, "demo.csv"),
         "calibration": partial(_shown, calibration.show, "calibration.csv"),
         "library": partial(_shown, library.show, "library.csv"),
+        "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
         "data": partial(_shown, report.show, "data.csv"),
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }

@@ -220,8 +220,9 @@ class Run:
     def _show(self, bar: "tqdm[None]", loss: float) -> None:
         """Show a loss, and the last test error if there is one."""
         shown = f"{self.recipe.name}: loss {loss:.4g}"
-        if self.log:
-            shown += f", relative L2 {self.log[-1]['relative_l2']:.4g}"
+        errors = [entry["relative_l2"] for entry in self.log]
+        if known := [error for error in errors if math.isfinite(error)]:
+            shown += f", relative L2 {known[-1]:.4g}"
         bar.set_postfix_str(shown, refresh=False)
 
     @property
