@@ -16,7 +16,8 @@ GROUPS = {
         "list": ("training.listing", "experiments, with numbers of parameters"),
         "train": ("training.train", "train one experiment"),
         "train-all": ("training.train_all", "train many; processes share the work"),
-        "tune": ("training.tune", "compare values of one setting on held-out samples"),
+        "tune": ("training.tune", "compare values of settings on held-out samples"),
+        "tune-all": ("training.tune_all", "rate and schedule of all models"),
     },
     "Results": {
         "table": ("tables.table", "the paper's tables and those of the studies"),
@@ -25,6 +26,8 @@ GROUPS = {
     "Studies": {
         "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
         "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
+        "library": ("studies.library", "neuraloperator's own Darcy data and recipe"),
+        "rollouts": ("studies.rollouts", "APEBench's equations, 100 steps of time"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),
     },
     "Cost": {"cost": ("cost.command", "time and memory of layers and models")},

@@ -17,7 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from benchmarks.presets import TUNABLE, Preset, Schedule, find_preset, preset_names
+from benchmarks import rates
+from benchmarks.presets import (
+    TUNABLE,
+    Preset,
+    Schedule,
+    changed_settings,
+    find_preset,
+    preset_names,
+)
 from dinozaur_no import GradientSpectralConv
 
 Uncertainty = Literal["none", "dropout", "laplace", "bayesian"]
@@ -63,6 +71,11 @@ MODELS = {
     "fno_g": Model("FNO g", _GRADIENT, domain="grid"),
     "tfno": Model("TFNO", _LOW, domain="grid"),
     "tfno_g": Model("TFNO g", {**_LOW, **_GRADIENT}, domain="grid"),
+    "tfno_10": Model(
+        "TFNO of rank 0.1 (not in the paper)",
+        {"factorization": "Tucker", "rank": 0.1},
+        domain="grid",
+    ),
     "gino": Model("GINO", _GINO, domain="mesh"),
     "gino_g": Model("GINO g", {**_GINO, **_GRADIENT}, domain="mesh"),
     "tgino": Model("TGINO", _LOW, domain="mesh"),
@@ -117,11 +130,15 @@ class Experiment:
     def rate(self) -> float:
         """Learning rate, the highest one of a schedule."""
         settings, paper = self.settings, RATES.get((self.dataset, self.model), 1e-3)
+        if settings.tuned:
+            return rates.chosen(self.dataset, self.model).rate
         return settings.rates.get(self.model) or settings.rate or paper
 
     @property
     def schedule(self) -> Schedule:
         """AdamW with one cycle, or Schedule-Free."""
+        if self.settings.tuned:
+            return rates.chosen(self.dataset, self.model).schedule
         free = (self.dataset, self.model) in SCHEDULE_FREE
         return self.settings.schedule or ("schedule-free" if free else "one-cycle")
 
@@ -133,10 +150,13 @@ class Experiment:
 
     @property
     def trained_as(self) -> "Experiment":
-        """The experiment whose run this one uses: Laplace needs a deterministic one."""
-        if self.uncertainty != "laplace":
-            return self
-        return Experiment(self.dataset, self.model, "none", self.preset)
+        """The experiment whose run this one uses.
+
+        Laplace needs a deterministic one, a test of another resolution that of its own.
+        """
+        kind = "none" if self.uncertainty == "laplace" else self.uncertainty
+        preset = self.settings.trained_with or self.preset
+        return Experiment(self.dataset, self.model, kind, preset)
 
     @property
     def noises(self) -> tuple[str, ...]:
@@ -194,7 +214,8 @@ def find_experiment(
     base, _, tuned = preset.partition("+")
     check_name("preset", base, preset_names(dataset), f" of {dataset}")
     if tuned:
-        check_name("setting", tuned.partition("=")[0], list(TUNABLE))
+        for setting in changed_settings(tuned):
+            check_name("setting", setting, list(TUNABLE))
     return Experiment(dataset, model, cast(Uncertainty, uncertainty), preset)
 
 

@@ -207,6 +207,8 @@ def layer_options(experiment: Experiment) -> dict[str, Any] | None:
         options |= {"kernels": 1, "drift": settings.kernels == "drift"}
     elif settings.kernels:
         options |= {"kernels": int(settings.kernels), "drift": True}
+    if settings.shells:
+        options["shells"] = settings.shells
     return options
 
 

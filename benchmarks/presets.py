@@ -1,8 +1,8 @@
 """Sizes of data and models: the paper's, a small one for a processor, a tiny one.
 
 ``paper`` is complete for every data set. All other presets are changes to it, or to
-``small``. A preset with one changed setting has a name such as
-``small+learning-rate=0.003``; it is evaluated on held-out samples.
+``small``. A preset with changed settings has a name such as
+``small+learning-rate=0.003,width=8``; it is evaluated on held-out samples.
 """
 
 import math
@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from benchmarks.data.generators.meshes import FINE_CELLS
+from benchmarks.variants import VARIANTS, Changes
 
 Schedule = Literal["one-cycle", "schedule-free"]
 
 #: Samples that tuned settings are judged on, the next ones after the training samples.
 HELD_OUT = 32
-#: Settings that the ablation varies one at a time, and their values.
-ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,13 @@ class Preset:
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
     schedule: Schedule | None = None  # of all models, instead of the paper's
+    tuned: bool = False  # whether rate and schedule are those of `benchmarks.rates`
+    evaluate_every: int = 1  # epochs between two evaluations; the last one has one
     # Heat kernels of DINOZAUR's layers instead of the model's own: "rest" for the
     # paper's, "drift" for one that moves, or a number of kernels of which all but the
     # first move.
     kernels: str = ""
+    shells: int = 0  # of DINOZAUR's layers, instead of the model's own
     feature_grid: Literal["modes", "output"] = "modes"  # of DINOZAUR's layers
     layer_rate: float = 1.0  # factor of the learning rate of DINOZAUR's layers
     # Weights of pointwise layers: those of torch and neuraloperator, or `balance` of
@@ -55,6 +57,9 @@ class Preset:
     kl_weight: float | Literal["paper"] = "paper"
     draws: int = 100  # posterior samples per prediction
     held_out: int = 0  # samples for choosing settings, which replace the test samples
+    public: bool = False  # whether the data are public files instead of generated ones
+    # Preset of the run that is tested with these data, at another resolution.
+    trained_with: str = ""
     radius: float = 0.0  # of the graph from grid to surface
     low_rank: float = 1e-4  # of TFNO and TGINO; about as large as DINOZAUR with it
     frequencies: int = 16  # sinusoids that encode positions and inputs on meshes
@@ -63,9 +68,6 @@ class Preset:
     stretch: float = 1.0
     kernel: tuple[int, ...] = ()  # hidden widths of the kernel of the graph layer
 
-
-#: Fields of a preset, by data set.
-Changes = Mapping[str, Mapping[str, Any]]
 
 _PAPER_CAR = Preset(
     n_train=561,
@@ -211,59 +213,6 @@ SMOKE: Changes = {
     "ahmed": _SMOKE_BODY,
 }
 
-# With 1e-2 the loss of GINO g rose.
-_TORCH_INIT = {"initialisation": "torch", "rates": {"gino_g": 3e-3, "tgino_g": 3e-3}}
-#: Small enough for many runs.
-_ABLATION_BASE = {
-    "n_train": 128,
-    "data": {"size": 241, "stride": 8},
-    "padded": (34, 34),
-    "width": 16,
-    "epochs": 30,
-}
-
-
-def _varied(axis: str, value: int) -> dict[str, Any]:
-    """Return the ablation's preset with one value of one setting."""
-    change = {"width": value, "depth": value, "modes": (value, value)}[axis]
-    return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
-
-
-_VARIED = {
-    f"{axis}-{value}": {"darcy": _varied(axis, value)}
-    for axis, values in ABLATION.items()
-    for value in values
-}
-
-#: Short enough for many kinds of kernels with several seeds.
-_SHORT: Changes = {
-    "darcy": {
-        "data": {"size": 241, "stride": 8},
-        "padded": (36, 36),
-        "epochs": 16,
-        "rate": 1e-2,
-    },
-    "navier_stokes": {"epochs": 12, "rate": 1e-2},
-    "car": {"epochs": 4},
-}
-#: The learning rate that a script for FNO may have.
-_USUAL_RATE = {
-    name: {**_SHORT[name], "rate": 3e-3, "rates": {}}
-    for name in ("darcy", "navier_stokes")
-}
-#: Changes to ``small``: other initial weights, other lengths, the ablation.
-VARIANTS: Mapping[str, Changes] = {
-    "short": _SHORT,
-    "usual-rate": _USUAL_RATE,
-    "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
-    "equal-epochs": {
-        "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
-    },
-    "longer": {"car": {"epochs": _SMALL_BODY["bayesian_epochs"]}},
-    **_VARIED,
-}
-VARIED = list(_VARIED)
-
 #: Settings of the command ``tune``, with their fields and types.
 TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "learning-rate": ("rate", float),
@@ -276,6 +225,7 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "kl-weight": ("kl_weight", lambda text: text if text == "paper" else float(text)),
     "stretch": ("stretch", float),
     "kernels": ("kernels", str),
+    "shells": ("shells", int),
     "feature-grid": ("feature_grid", str),
     "layer-rate": ("layer_rate", float),
 }
@@ -298,9 +248,16 @@ def find_preset(dataset: str, name: str) -> Preset:
         found = replace(found, **VARIANTS[base][dataset])
     if not tuned:
         return found
-    setting, _, text = tuned.partition("=")
-    field_name, parse = TUNABLE[setting]
-    changes = {field_name: parse(text), "held_out": HELD_OUT}
-    if setting == "learning-rate":
-        changes["rates"] = {}  # it holds for every model
+    changes: dict[str, Any] = {"held_out": HELD_OUT}
+    for setting, text in changed_settings(tuned).items():
+        field_name, parse = TUNABLE[setting]
+        changes[field_name] = parse(text)
+        if setting == "learning-rate":
+            changes["rates"] = {}  # it holds for every model
     return replace(found, **changes)
+
+
+def changed_settings(tuned: str) -> dict[str, str]:
+    """Return settings and values of ``learning-rate=0.003,width=8``."""
+    pairs = (words.partition("=") for words in tuned.split(","))
+    return {setting: text for setting, _, text in pairs}

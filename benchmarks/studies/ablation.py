@@ -8,9 +8,9 @@ import argparse
 
 from benchmarks.experiments import Experiment
 from benchmarks.options import add_seeds, add_smoke, check_place
-from benchmarks.presets import VARIED
 from benchmarks.training.train import add_common, check_train_options
 from benchmarks.training.train_all import work_off
+from benchmarks.variants import VARIED
 
 MODELS = ("dinozaur", "fno")
 

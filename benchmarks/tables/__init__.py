@@ -1,10 +1,11 @@
 """Results: rows in CSV files, and Markdown tables between two markers of a page."""
 
 import csv
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.files import atomic_path
+from benchmarks.files import atomic_path, locked
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -33,6 +34,23 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def read_if_there(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a result file; none if there is no file."""
+    return read_csv(path) if path.exists() else []
+
+
+def add_rows(path: Path, rows: Sequence[Row], key: Sequence[str]) -> None:
+    """Add rows, sorted by their keys; equal keys replace.
+
+    Processes may share the file.
+    """
+    with locked(path):
+        found = {
+            tuple(row[k] for k in key): row for row in (*read_if_there(path), *rows)
+        }
+        write_csv(path, [found[place] for place in sorted(found)])
+
+
 def markdown_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     """Format some columns of the rows, given with their titles, as a Markdown table."""
     return markdown([[*columns.values()], *([row[c] for c in columns] for row in rows)])
@@ -52,6 +70,14 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     return "\n".join([join(lines[0]), join(rule), *map(join, lines[1:])])
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Format the mean, with the standard deviation of several values."""
+    if not values:
+        return "-"
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
 
 
 def replace_between_markers(path: Path, name: str, text: str) -> None:

@@ -16,12 +16,12 @@ from benchmarks.data.generators.car import CAR
 from benchmarks.experiments import Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
-from benchmarks.presets import ABLATION
 from benchmarks.tables import records
 from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
+from benchmarks.variants import ABLATION
 from dinozaur_no import plots
 
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}

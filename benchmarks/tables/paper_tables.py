@@ -188,7 +188,7 @@ def swept(found: list[Record], base: str) -> list[str]:
     groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
     for record in found:
         preset, _, setting = record["preset"].partition("+")
-        if preset == base:
+        if preset == base and "schedule=" not in setting:  # those of tune-all
             of_line = groups.setdefault((record["model"], setting), {})
             of_line.setdefault(record["dataset"], []).append(record)
     if not groups:

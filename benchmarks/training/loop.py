@@ -5,6 +5,7 @@ with the same bits: the order of the samples and all random numbers of an epoch 
 from the seed and the number of the epoch, so no state of a generator has to be saved.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from benchmarks import tables
-from benchmarks.data.splits import Splits
+from benchmarks.data.splits import OperatorDataset, Splits
 from benchmarks.memory import peak_megabytes, reset_peak
 from benchmarks.training import checkpoints
 from benchmarks.training.optimisers import make_optimiser
@@ -64,6 +65,7 @@ class Run:
         # For last.pt, all that is needed to resume, and log.csv.
         self.directory = directory
         self.precision = precision  # of the fabric, as a note
+        self.train_source = splits.train.source
         self.data = Path(str(splits.train.source)).name
         self.train = Samples(splits.train, splits, fabric.device, scaled=True)
         self.test = Samples(splits.test, splits, fabric.device, scaled=False)
@@ -107,7 +109,9 @@ class Run:
                 f"training diverged. The epochs before are kept{kept}; lower the "
                 "learning rate"
             )
-        error = self._evaluate()
+        last = epoch + 1 == self.recipe.epochs
+        due = last or (epoch + 1) % self.recipe.evaluate_every == 0
+        error = self.errors().mean().item() if due else math.nan
         entry = {"epoch": epoch + 1, "loss": loss, "relative_l2": error, "rate": rate}
         times = {
             "seconds": time.perf_counter() - start,
@@ -117,6 +121,10 @@ class Run:
         self.peak = max(self.peak, peak_megabytes(self.fabric.device))
         self._save()
         self._show(bar, loss)
+
+    def test_on(self, samples: OperatorDataset, splits: Splits) -> None:
+        """Replace the test samples; these are scaled as the training samples are."""
+        self.test = Samples(samples, splits, self.fabric.device, scaled=False)
 
     def resume(self) -> None:
         """Load the last complete epoch, if there is one."""
@@ -180,18 +188,18 @@ class Run:
         reduced = fabric.all_reduce(total, reduce_op="mean")
         return float(reduced) / self.steps  # type: ignore[arg-type]
 
-    def _evaluate(self) -> float:
-        """Return the mean relative error of the test samples, in units of the data."""
+    def errors(self) -> Tensor:
+        """Return the relative errors of all test samples, in units of the data."""
         fabric = self.fabric
         self._switch(training=False)
         self.model.eval()
-        total = torch.zeros((), dtype=torch.float64, device=fabric.device)
+        found = torch.zeros(len(self.test), dtype=torch.float64, device=fabric.device)
         own = torch.arange(len(self.test))[fabric.global_rank :: fabric.world_size]
         for part in own.split(self.recipe.batch):
             output, target = self.predict(part.tolist())
-            total += relative_l2(output, target).double().sum()
-        reduced = fabric.all_reduce(total, reduce_op="sum")
-        return float(reduced) / len(self.test)  # type: ignore[arg-type]
+            found[part] = relative_l2(output, target).double()
+        reduced: Tensor = fabric.all_reduce(found, reduce_op="sum")  # type: ignore[assignment]
+        return reduced
 
     def _begin(self, phase: Phase) -> None:
         """Make the optimiser and the loss of a phase."""
@@ -212,8 +220,9 @@ class Run:
     def _show(self, bar: "tqdm[None]", loss: float) -> None:
         """Show a loss, and the last test error if there is one."""
         shown = f"{self.recipe.name}: loss {loss:.4g}"
-        if self.log:
-            shown += f", relative L2 {self.log[-1]['relative_l2']:.4g}"
+        errors = [entry["relative_l2"] for entry in self.log]
+        if known := [error for error in errors if math.isfinite(error)]:
+            shown += f", relative L2 {known[-1]:.4g}"
         bar.set_postfix_str(shown, refresh=False)
 
     @property

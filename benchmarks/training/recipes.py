@@ -48,6 +48,7 @@ class Recipe:
     batch: int  # samples per step, of all processes together
     schedule: Schedule = "one-cycle"
     identity: Mapping[str, str] = field(default_factory=dict)  # same for resumed runs
+    evaluate_every: int = 1  # epochs between two evaluations; the last one has one
     # Whether processes draw different random numbers, as for dropout. Sampled diffusion
     # times are the same in all processes, as in one.
     draws_per_process: bool = False
@@ -78,6 +79,7 @@ def recipe_of(experiment: Experiment, epochs: int | None = None) -> Recipe:
         batch=trained.settings.batch,
         schedule=trained.schedule,
         identity=identity,
+        evaluate_every=trained.settings.evaluate_every,
         draws_per_process=trained.uncertainty == "dropout",
     )
 
@@ -113,7 +115,7 @@ def settings_of(experiment: Experiment) -> dict[str, str]:
     """Return the settings that matter to a run, one entry for each field."""
     settings = experiment.settings
     others = {
-        "rates",
+        *("rates", "tuned", "public", "trained_with"),
         *(_OF_POSTERIORS if experiment.uncertainty != "bayesian" else ()),
     }
     names = [f.name for f in fields(settings) if f.name not in others]

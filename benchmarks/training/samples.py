@@ -28,7 +28,10 @@ def load_splits(
     settings = dict(preset.data)
     if files is not None:  # files have the settings they were made with
         items = keywords(datasets.data_set(experiment.dataset).item)
+        other = settings.get("test_file")
         settings = {key: value for key, value in settings.items() if key in items}
+        if other is not None:
+            settings["test_path"] = files / other
     place = (cache or CACHE_DIR) / experiment.dataset
     notice = f"{experiment.dataset}: waiting for another process to make the data"
     with locked(place, notice=notice):  # one process generates them

@@ -2,34 +2,47 @@
 
 import argparse
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor
 
+from benchmarks import tables
+from benchmarks.data.sources import source_of
 from benchmarks.experiments import DATASETS, NOISES, Experiment, find_experiment
 from benchmarks.files import locked
-from benchmarks.models import count_parameters
+from benchmarks.models import PaddedOperator, count_parameters
 from benchmarks.options import (
     add_again,
     add_machine,
     check_place,
     check_positive_options,
 )
-from benchmarks.presets import VARIED, preset_names
+from benchmarks.presets import preset_names
 from benchmarks.tables import OUTPUT, records
 from benchmarks.training import loop
 from benchmarks.training.devices import PRECISIONS, check_device, launch_device
 from benchmarks.training.evaluation import Result, draws_of, evaluate_noises
 from benchmarks.training.recipes import recipe_of
 from benchmarks.training.samples import load_splits
+from benchmarks.variants import VARIANTS, VARIED
 
+#: Columns of curves.csv.
+CURVE = ("epoch", "relative_l2", "loss", "rate", "train_seconds")
 #: Presets of the command line; those of the ablation belong to its command.
 PRESETS = [
     name
     for name in dict.fromkeys(p for d in DATASETS for p in preset_names(d))
     if name not in VARIED
+]
+
+PUBLIC = [
+    name
+    for name, changes in VARIANTS.items()
+    if any(own.get("public") for own in changes.values())
 ]
 
 
@@ -95,8 +108,12 @@ def run(args: argparse.Namespace) -> None:
 def check_train_options(args: argparse.Namespace) -> None:
     """Validate the common options."""
     check_positive_options(args, "epochs", "threads")
-    check_place(args, "epochs", "files")
-    if getattr(args, "preset", None) == "smoke" and args.out is None:
+    preset = getattr(args, "preset", None)
+    public = preset in PUBLIC
+    check_place(args, "epochs", *([] if public else ["files"]))
+    if public and args.files is None:
+        raise ValueError(f"--preset {preset} is for public files: give --files FOLDER")
+    if preset == "smoke" and args.out is None:
         raise ValueError(
             "--preset smoke has no place among the results: give --out DIR"
         )
@@ -158,17 +175,22 @@ def _train(
     directory: Path,
     args: argparse.Namespace,
 ) -> None:
+    trained = experiment.trained_as
     with fabric.rank_zero_first():  # one process makes the data, the others find them
-        splits = load_splits(experiment, args.cache, args.files)
+        splits = load_splits(trained, args.cache, args.files)
     recipe = recipe_of(experiment, args.epochs)
     training = loop.Run(fabric, recipe, splits, seed, directory, args.precision)
     if args.again and experiment.uncertainty != "laplace":
         training.discard_finished()
-    loop.train([training], f"{experiment.trained_as} {seed}")
+    loop.train([training], f"{trained} {seed}")
+    if experiment.preset != trained.preset:
+        training.test_on(load_splits(experiment, args.cache, args.files).test, splits)
+        cast(PaddedOperator, training.model).padded = experiment.settings.padded
+    errors = training.errors()
     if fabric.global_rank > 0:
         return
     results: Iterable[Result] = [
-        ("none", math.nan, {"relative_l2": training.log[-1]["relative_l2"]})
+        ("none", math.nan, {"relative_l2": errors.mean().item()})
     ]
     if experiment.uncertainty != "none":
         samples = (training.train, training.test)
@@ -183,6 +205,31 @@ def _train(
         left = records.missing(path, keys_of(experiment, seed))
         found = [entry for entry in found if records.key_of(entry) in left]
     records.add(path, found, args.again)
+    for name, rows, key in extra_rows(experiment, training, errors):
+        if rows:
+            tables.add_rows(path.with_name(name), rows, key)
+
+
+def extra_rows(
+    experiment: Experiment, training: loop.Run, errors: Tensor
+) -> list[tuple[str, list[records.Record], Sequence[str]]]:
+    """Return files, rows and keys of errors per sample and of curves of long runs."""
+    if experiment.uncertainty != "none" or experiment.settings.held_out:
+        return []
+    key = keys_of(experiment, training.seed)[0]
+    own = dict(zip(records.KEY, key, strict=True))
+    listed = " ".join(f"{error:.4g}" for error in errors.tolist())
+    curve = [
+        {**own, **{name: f"{entry[name]:.6g}" for name in CURVE}}
+        for entry in training.log
+        if experiment.settings.evaluate_every > 1
+        and math.isfinite(entry["relative_l2"])
+        and experiment == experiment.trained_as
+    ]
+    return [
+        ("errors.csv", [{**own, "relative_l2": listed}], records.KEY),
+        ("curves.csv", curve, (*records.KEY, "epoch")),
+    ]
 
 
 def record(
@@ -218,6 +265,12 @@ def record(
         else device.type,
         "precision": training.precision,
         "processes": str(training.fabric.world_size),
-        "data": training.data,
+        "data": data_of(training) if settings.public else training.data,
         **records.describe(),
     }
+
+
+def data_of(training: loop.Run) -> str:
+    """Return folder, name and checksum of the public file of a run."""
+    found = source_of(Path(str(training.train_source)))
+    return f"{found['source']} sha256:{found['sha256']}"

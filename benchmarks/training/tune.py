@@ -1,4 +1,4 @@
-"""Train with several values of one setting and compare them on held-out samples.
+"""Train with several values of some settings and compare them on held-out samples.
 
 Neither training nor test samples are used for the comparison. Results are lines of
 ``runs.csv`` with presets such as ``small+learning-rate=0.003``.
@@ -6,6 +6,7 @@ Neither training nor test samples are used for the comparison. Results are lines
 """
 
 import argparse
+import itertools
 
 from benchmarks.experiments import find_experiment
 from benchmarks.options import add_seeds
@@ -17,7 +18,7 @@ from benchmarks.training.train_all import work_off
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks tune``."""
     add_experiment(parser)
-    settings = parser.add_argument_group("settings", "exactly one of them")
+    settings = parser.add_argument_group("settings", "at least one; all combinations")
     for name in TUNABLE:
         settings.add_argument(f"--{name}", nargs="+", metavar="VALUE", help="to try")
     add_seeds(parser)
@@ -32,16 +33,16 @@ def run(args: argparse.Namespace) -> None:
         for name in TUNABLE
         if (values := getattr(args, name.replace("-", "_")))
     }
-    if len(given) != 1:
-        raise ValueError(
-            f"give exactly one setting to change, of --{', --'.join(TUNABLE)}; got "
-            f"{', '.join(f'--{name}' for name in given) or 'none'}"
-        )
-    ((name, values),) = given.items()
+    if not given:
+        raise ValueError(f"give a setting to change, of --{', --'.join(TUNABLE)}")
+    choices = [
+        [f"{name}={canonical(name, text)}" for text in values]
+        for name, values in given.items()
+    ]
     jobs = []
     for seed in args.seeds:
-        for text in values:
-            preset = f"{args.preset}+{name}={canonical(name, text)}"
+        for changes in itertools.product(*choices):
+            preset = f"{args.preset}+{','.join(changes)}"
             names = (args.dataset, args.model, args.uncertainty, preset)
             jobs.append((find_experiment(*names), seed))
     work_off(jobs, args)

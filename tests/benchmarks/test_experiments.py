@@ -14,9 +14,10 @@ from benchmarks.experiments import (
     uncertainties_of,
 )
 from benchmarks.models import count_parameters
-from benchmarks.presets import HELD_OUT, VARIED, find_preset, preset_names
+from benchmarks.presets import HELD_OUT, find_preset, preset_names
 from benchmarks.tables import records
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY
+from benchmarks.variants import VARIED
 
 #: Presets of earlier comparisons of settings. Their results stay.
 FINISHED = {

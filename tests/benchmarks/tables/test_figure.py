@@ -7,10 +7,10 @@ from support.runs import is_png, record
 from benchmarks import presets
 from benchmarks.__main__ import main
 from benchmarks.data.generators.car import car_mesh, draw_parameters
-from benchmarks.presets import VARIED
 from benchmarks.tables import records
 from benchmarks.tables.figure import roof
 from benchmarks.training import checkpoints
+from benchmarks.variants import VARIED
 
 
 @pytest.fixture(scope="module")

@@ -49,8 +49,7 @@ def test_values_are_trained_and_shown(options, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "exactly one setting"),
-        (["--width", "8", "--layers", "2"], "got --width, --layers"),
+        ([], "give a setting to change, of --learning-rate"),
         (["--width", "wide"], "--width (=wide) must be a number"),
         (["--width", "-3"], "--width (=-3) must be positive"),
         (["--schedule", "none"], "--schedule (=none) must be one of one-cycle"),
