@@ -9,7 +9,8 @@ Differences between the preset ``paper`` and the paper:
 - Darcy grids are padded from 241 to 272 points instead of 271. The spectral convolution
   of neuraloperator 2.0.0 is exact on even grids only.
 - ``separable``, upstream's diagonal multiplier, is not in the paper. It shows what the
-  heat kernel adds to a diagonal. ``transport``, heat kernels that move, is not either.
+  heat kernel adds to a diagonal. ``transport``, heat kernels that move, and ``shells``,
+  the same with mixing weights for each shell of frequencies, are not either.
 """
 
 import difflib
@@ -86,6 +87,10 @@ MODELS = {
     "transport": Model(
         "Transport (not in the paper)", diffusion={"kernels": 4, "drift": True}
     ),
+    "shells": Model(
+        "Transport, 8 shells (not in the paper)",
+        diffusion={"kernels": 4, "drift": True, "shells": 8},
+    ),
 }
 
 #: The paper's learning rates other than 1e-3; the highest ones of a one-cycle schedule.
@@ -93,6 +98,7 @@ RATES = {
     ("navier_stokes", "dinozaur_plain"): 1e-2,
     ("navier_stokes", "dinozaur"): 1e-2,
     ("navier_stokes", "transport"): 1e-2,
+    ("navier_stokes", "shells"): 1e-2,
     ("ahmed", "dinozaur"): 5e-3,
 }
 #: The paper trained these without a schedule and the others with one cycle.

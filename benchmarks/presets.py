@@ -166,7 +166,9 @@ SMALL: Changes = {
         **_SMALL_BODY,
         "rates": {
             **dict.fromkeys(("gino_g", "tgino", "tgino_g"), 3e-3),
-            **dict.fromkeys(("dinozaur_plain", "dinozaur"), 3e-3),
+            **dict.fromkeys(
+                ("dinozaur_plain", "dinozaur", "transport", "shells"), 3e-3
+            ),
         },
     },
 }

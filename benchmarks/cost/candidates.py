@@ -34,6 +34,7 @@ CONVOLUTIONS: Mapping[str, tuple[Callable[..., nn.Module], Mapping[str, Any]]] =
     "dinozaur_plain": (DiffusionSpectralConv, {"gradient_features": False}),
     "dinozaur": (DiffusionSpectralConv, {}),
     "transport": (DiffusionSpectralConv, {"kernels": 4, "drift": True}),
+    "shells": (DiffusionSpectralConv, {"kernels": 4, "drift": True, "shells": 8}),
     "transport_plain": (
         DiffusionSpectralConv,
         {"kernels": 4, "drift": True, "gradient_features": False},

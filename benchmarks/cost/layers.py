@@ -41,7 +41,7 @@ SMOKE = {"smoke": Case(1, 4, (12, 10), (4, 4))}
 REFERENCE = "dense"
 LAYERS = (
     *("dense", "tucker_0.4", "separable"),
-    *("dinozaur_plain", "dinozaur", "transport_plain", "transport", "1x1"),
+    *("dinozaur_plain", "dinozaur", "transport_plain", "transport", "shells", "1x1"),
 )
 MODELS = ("dense", "tucker_0.4", "dinozaur_plain", "dinozaur", "transport")
 COLUMNS = {

@@ -18,6 +18,7 @@ LAYERS = {
     "dinozaur": ("DINOZAUR", "#1f6f78"),
     "transport_plain": ("4 moving kernels, no gradients", "#d98c7a"),
     "transport": ("4 moving kernels", "#a23b2a"),
+    "shells": ("4 moving kernels, 8 shells", "#6b1d12"),
     "1x1": ("1x1 convolution", "#e3e3e3"),
 }
 #: Those of whole models.
