@@ -18,17 +18,29 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Array = np.ndarray[Any, Any]
-#: A linear map along one dimension of a tensor, called as ``map(x, dim)``.
-AxisMap = Callable[[Tensor, int], Tensor]
+
+
+class AxisMap(Protocol):
+    """A linear map along one dimension of a tensor."""
+
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
+        """Apply the map."""
+
+
+class Synthesis(AxisMap, Protocol):
+    """A map from coefficients to values, with its adjoint."""
+
+    def adjoint(self, y: Tensor, dim: int) -> Tensor:
+        """Apply the transposed map."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,17 @@ class AxisBasis:
         sign[self.sines + 1 : self.cosines] = 0.0  # the cosine at Nyquist
         return sign
 
+    def slopes(self, n: int) -> Array:
+        """Derivatives of the basis functions on n grid points, (n, size)."""
+        scaled = self.values(n) * (self.frequencies() * self.partner_signs())
+        cosines = scaled[:, self.cosines :]
+        sines = scaled[:, 1 : self.sines + 1]
+        none = np.zeros((n, 1))
+        parts = [none, cosines, sines]
+        if self.at_nyquist:
+            parts.insert(2, none)
+        return np.concatenate(parts, axis=1)
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -119,6 +142,10 @@ class Dense:
         else:
             y = torch.matmul(self.table, x.reshape(*before, x.shape[dim], width))
         return y.reshape(*before, self.table.shape[0], *after)
+
+    def adjoint(self, y: Tensor, dim: int) -> Tensor:
+        """Multiply by the transposed table along a dimension."""
+        return Dense(self.table.T)(y, dim)
 
 
 @dataclass(frozen=True)
@@ -147,21 +174,55 @@ class FourierSynthesis:
     def __call__(self, c: Tensor, dim: int) -> Tensor:
         """Transform along a dimension."""
         cosines, sines = self.axis.cosines, self.axis.sines
-        top = 2 * (cosines - 1)
-        # A grid that is too coarse for the FFT is every q-th point of a finer one.
-        q = 1 if top <= self.n else top // self.n + 1
+        q = self._refinement()
         points = q * self.n
         # A cosine is half of each of exp(ikx) and exp(-ikx), except at the two ends of
         # the spectrum, where both are the same function.
         half = torch.full((cosines,), 0.5, dtype=c.dtype, device=c.device)
         half[0] = 1.0
-        if top == points:
+        if 2 * (cosines - 1) == points:
             half[-1] = 1.0
         cos, sin = c.movedim(dim, -1).split([cosines, sines], -1)
         sin = torch.nn.functional.pad(sin * -0.5, (1, cosines - 1 - sines))
         z = torch.complex(cos * half, sin)
         y: Tensor = torch.fft.irfft(z, n=points, norm="forward")
         return y[..., ::q].movedim(-1, dim)
+
+    def adjoint(self, y: Tensor, dim: int) -> Tensor:
+        """Sum values against the basis functions along a dimension."""
+        q = self._refinement()
+        fine = y.new_zeros(*y.movedim(dim, -1).shape[:-1], q * self.n)
+        fine[..., ::q] = y.movedim(dim, -1)
+        z = torch.fft.rfft(fine)
+        cos = z.real[..., : self.axis.cosines]
+        sin = -z.imag[..., 1 : 1 + self.axis.sines]
+        return torch.cat([cos, sin], -1).movedim(-1, dim)
+
+    def _refinement(self) -> int:
+        """A grid too coarse for the FFT is every q-th point of a finer one."""
+        top = 2 * (self.axis.cosines - 1)
+        return 1 if top <= self.n else top // self.n + 1
+
+
+@dataclass(frozen=True)
+class FourierSlopes:
+    """Derivative of a field on n points from its coefficients, by ``irfft``."""
+
+    synthesis: FourierSynthesis
+    factors: Tensor  # of the derivative's coefficients
+
+    def __call__(self, c: Tensor, dim: int) -> Tensor:
+        """Transform along a dimension."""
+        derived = self.synthesis.axis.partner(c, dim) * self._factors(c, dim)
+        return self.synthesis(derived, dim)
+
+    def adjoint(self, y: Tensor, dim: int) -> Tensor:
+        """Sum values against the slopes of the basis functions along a dimension."""
+        c = self.synthesis.adjoint(y, dim)
+        return self.synthesis.axis.partner(c * self._factors(c, dim), dim)
+
+    def _factors(self, c: Tensor, dim: int) -> Tensor:
+        return self.factors.view(-1, *(1 for _ in range(c.ndim - 1 - dim % c.ndim)))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from ._axis import (
     Chain,
     Dense,
     FourierAnalysis,
+    FourierSlopes,
     FourierSynthesis,
+    Synthesis,
     apply_maps,
 )
 from ._mixing import ShellPlan, Shells
@@ -43,13 +45,37 @@ class FeatureGrid:
     """Where gradient features are formed, and the way to the output grid."""
 
     sizes: tuple[int, ...]
-    synthesis: tuple[AxisMap, ...]
+    synthesis: tuple[Synthesis, ...]
+    #: Synthesis of the derivative along each axis.
+    slopes: tuple[Synthesis, ...]
     #: From this grid to the output, per axis; None where they are the same.
     interpolation: tuple[AxisMap | None, ...]
 
     def synthesise(self, c: Tensor) -> Tensor:
         """Coefficients (..., *modes) to the field (..., *sizes)."""
         return apply_maps(self.synthesis, c)
+
+    def gradient(self, c: Tensor) -> list[Tensor]:
+        """Coefficients (..., *modes) to the fields of d derivatives, (..., *sizes)."""
+        d = len(self.sizes)
+        derived: list[Tensor] = []  # last axes first; c is what is not derived yet
+        for dim in range(-1, -d - 1, -1):
+            derived = [self.synthesis[dim](field, dim) for field in derived]
+            derived.append(self.slopes[dim](c, dim))
+            if dim > -d:
+                c = self.synthesis[dim](c, dim)
+        return derived[::-1]
+
+    def gradient_adjoint(self, fields: Sequence[Tensor]) -> Tensor:
+        """Apply the transposed map of `gradient` to d fields."""
+        d = len(self.sizes)
+        c, *derived = (self.slopes[-d].adjoint(fields[0], -d), *fields[1:])
+        derived = [self.synthesis[-d].adjoint(field, -d) for field in derived]
+        for dim in range(1 - d, 0):
+            c = self.synthesis[dim].adjoint(c, dim)
+            c = c + self.slopes[dim].adjoint(derived[0], dim)
+            derived = [self.synthesis[dim].adjoint(field, dim) for field in derived[1:]]
+        return c
 
     def interpolate(self, y: Tensor) -> Tensor:
         """Field (..., *sizes) to the output grid."""
@@ -161,16 +187,22 @@ class RealBasis:
     def _features(self, kind: FeatureGridKind) -> FeatureGrid:
         if kind == "output":
             stay = [None for _ in self.axes]
-            return FeatureGrid(self.n_out, tuple(self._synthesis), tuple(stay))
-        sizes, synthesis, interpolation = [], [], []
+            slopes = map(self._slopes, self.axes, self.n_out)
+            return FeatureGrid(
+                self.n_out, tuple(self._synthesis), tuple(slopes), tuple(stay)
+            )
+        sizes, synthesis, slopes, interpolation = [], [], [], []
         for axis, n in zip(self.axes, self.n_out):
             # An odd number of points, the same for every method and output grid.
             top = math.ceil(_FEATURE_BAND * (axis.cosines - 1))
             band = AxisBasis(top + 1, top, axis.extent)
             sizes.append(band.size)
             synthesis.append(self._synthesises(axis, band.size))
+            slopes.append(self._slopes(axis, band.size))
             interpolation.append(self._interpolation(band, band.size, n))
-        return FeatureGrid(tuple(sizes), tuple(synthesis), tuple(interpolation))
+        return FeatureGrid(
+            tuple(sizes), tuple(synthesis), tuple(slopes), tuple(interpolation)
+        )
 
     def _use_dense(self, axis: AxisBasis) -> bool:
         if self._method != "auto":
@@ -183,10 +215,16 @@ class RealBasis:
             return Dense(self._tensor((axis.values(n) * weights).T))
         return FourierAnalysis(axis, self._tensor(weights))
 
-    def _synthesises(self, axis: AxisBasis, n: int) -> AxisMap:
+    def _synthesises(self, axis: AxisBasis, n: int) -> Synthesis:
         if self._use_dense(axis):
             return Dense(self._tensor(axis.values(n)))
         return FourierSynthesis(axis, n)
+
+    def _slopes(self, axis: AxisBasis, n: int) -> Synthesis:
+        if self._use_dense(axis):
+            return Dense(self._tensor(axis.slopes(n)))
+        factors = self._tensor(axis.frequencies() * axis.partner_signs())
+        return FourierSlopes(FourierSynthesis(axis, n), factors)
 
     def _interpolation(self, axis: AxisBasis, m: int, n: int) -> AxisMap:
         if self._use_dense(axis):

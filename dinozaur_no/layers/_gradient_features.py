@@ -79,15 +79,10 @@ def naive_features(
     p: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
 ) -> Tensor:
     """Compute `add_features` as it is defined, all at once, keeping all fields."""
-    inner = _inner_products(v, mix_channels(gradient_weight, v), basis)
-    return p + mix_channels(weight, inner.tanh())
-
-
-def _inner_products(v: Tensor, u: Tensor, basis: RealBasis) -> Tensor:
-    """Inner products of the gradients of v and u, given by coefficients."""
+    u = mix_channels(gradient_weight, v)
     slopes = basis.features.synthesise(basis.gradient(torch.stack([v, u], 1)))
     dv, du = slopes.unbind(2)
-    return (dv * du).sum(1)
+    return p + mix_channels(weight, (dv * du).sum(1).tanh())
 
 
 class _Features(torch.autograd.Function):
@@ -98,11 +93,11 @@ class _Features(torch.autograd.Function):
         p: Tensor, v: Tensor, gradient_weight: Tensor, weight: Tensor, basis: RealBasis
     ) -> Tensor:
         u = mix_channels(gradient_weight, v)
-        inner = v.new_empty(*v.shape[:2], *basis.features.sizes)
-        for block in _blocks(inner):
-            inner[block] = _inner_products(v[block], u[block], basis)
+        features = v.new_empty(*v.shape[:2], *basis.features.sizes)
+        for block in _blocks(features):
+            _, features[block] = _slopes_and_features(v[block], u[block], basis)
         w = weight.expand(len(v), -1, -1)
-        return torch.baddbmm(p.flatten(2), w, inner.tanh_().flatten(2)).view_as(p)
+        return torch.baddbmm(p.flatten(2), w, features.flatten(2)).view_as(p)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -151,17 +146,27 @@ def _features_backward(
     # Holds what flows back to the features, then, block by block, the features.
     buffer = mix_channels(weight.T, grad)
     for block in _blocks(buffer):
-        with torch.enable_grad():
-            a, b = (x[block].detach().requires_grad_() for x in (v, u))
-            inner = _inner_products(a, b, basis)
-        features = inner.detach().tanh()
+        slopes, features = _slopes_and_features(v[block], u[block], basis)
         flow = buffer[block]
         flow = torch.addcmul(flow, flow * features, features, value=-1)
-        dv[block], du[block] = torch.autograd.grad(inner, (a, b), flow)
+        # An inner product's derivative by the slope of v is that of u, and conversely.
+        back = basis.features.gradient_adjoint([slope.mul_(flow) for slope in slopes])
+        du[block], dv[block] = back
         buffer[block] = features
     d_weight = torch.bmm(grad.flatten(2), buffer.flatten(2).mT).sum(0)
     d_gradient_weight = torch.bmm(du.flatten(2), v.flatten(2).mT).sum(0)
     return dv + mix_channels(gradient_weight.T, du), d_gradient_weight, d_weight
+
+
+def _slopes_and_features(
+    v: Tensor, u: Tensor, basis: RealBasis
+) -> tuple[list[Tensor], Tensor]:
+    """Derivatives of v and u, stacked, along each axis, and the features."""
+    slopes = basis.features.gradient(torch.stack([v, u]))
+    inner = slopes[0][0] * slopes[0][1]
+    for dv, du in slopes[1:]:
+        inner.addcmul_(dv, du)
+    return slopes, inner.tanh_()
 
 
 def _blocks(fields: Tensor) -> Iterator[tuple[slice, slice]]:

@@ -1,13 +1,13 @@
 r"""Heat kernels that may move, applied to coefficients.
 
 The kernel with time :math:`\tau` and displacement b multiplies the Fourier coefficients
-by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. Kernels commute with each other
-and with derivatives, and the adjoint of a kernel moves backwards. The backward pass
-therefore needs the input alone, whatever the number of kernels: with h the adjoint
-applied to what flows back,
+by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a product
+of one factor per axis. A factor damps and rotates each pair of cosine and sine: it is a
+multiple of the coefficients plus a multiple of their partners. `naive_kernels` applies
+kernel after kernel and axis after axis. The layer applies all kernels at once, and the
+factors of the last two axes together, so that the innermost loops are long.
 
-.. math:: \frac{\partial}{\partial \tau} = \langle \Delta c, h \rangle, \qquad
-          \frac{\partial}{\partial b_j} = -\langle \partial_j c, h \rangle .
+The backward pass needs the input alone, whatever the number of kernels.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def apply_kernels(
     weight: Tensor | None,
     basis: RealBasis,
 ) -> Tensor:
-    """Apply heat kernels and mix their results; keep c alone for the backward pass.
+    """Apply heat kernels and mix their results, keeping the inputs alone.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def _one_kernel(
 
 
 class _Kernels(torch.autograd.Function):
-    """`apply_kernels`, with adjoint kernels in the backward pass."""
+    """`apply_kernels`, keeping its inputs alone."""
 
     @staticmethod
     def forward(
@@ -103,7 +104,12 @@ class _Kernels(torch.autograd.Function):
         weight: Tensor | None,
         basis: RealBasis,
     ) -> Tensor:
-        return naive_kernels(c, time, shift, weight, basis)
+        v = c.unsqueeze(1)
+        for stage in _stages(time, shift, basis):
+            v = stage.apply(v)
+        if weight is None:
+            return v.squeeze(1)
+        return mix_modes(weight, v.flatten(1, 2), basis)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -113,15 +119,11 @@ class _Kernels(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         tensors, basis = ctx.saved_tensors, ctx.basis
-        c, time, shift, weight = tensors
         (grad,) = grads
-        # The cosine at Nyquist does not move, so it breaks the rule above. Whoever
-        # differentiates this again needs the definition, too.
-        stuck = shift is not None and any(a.at_nyquist for a in basis.axes)
         with full_precision(grad.device.type):
-            if torch.is_grad_enabled() or stuck:
+            if torch.is_grad_enabled():  # somebody will differentiate this again
                 return *_naive_backward(grad, tensors, basis), None
-            return *_adjoint_kernels(grad, c, time, shift, weight, basis), None
+            return *_kernels_backward(grad, *tensors, basis), None
 
     @staticmethod
     def vmap(
@@ -130,7 +132,69 @@ class _Kernels(torch.autograd.Function):
         return torch.vmap(naive_kernels, in_dims)(*args), 0
 
 
-def _adjoint_kernels(
+@dataclass
+class _Stage:
+    """Factors of some axes: a sum of multiples of the coefficients and partners."""
+
+    basis: RealBasis
+    axes: tuple[int, ...]
+    moves: bool
+    #: One for each of the `terms`, (1 or b, kernels, c, 1 or modes of each axis).
+    multipliers: list[Tensor]
+
+    def terms(self, x: Tensor) -> list[Tensor]:
+        """Return x, and its partners along every subset of the axes."""
+        terms = [x]
+        for j in self.axes if self.moves else ():
+            terms += [self.basis.axes[j].partner(term, j) for term in terms]
+        return terms
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Multiply the terms of x, (b, 1 or kernels, c, *modes), and add them."""
+        first, *rest = zip(self.multipliers, self.terms(x))
+        y = first[0] * first[1]
+        for multiplier, term in rest:
+            y.addcmul_(multiplier, term)
+        return y
+
+    def backward(self, grad: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the gradients of x and of the multipliers."""
+        flows, slopes = [], []
+        for multiplier, term in zip(self.multipliers, self.terms(x)):
+            slopes.append((grad * term).sum_to_size(multiplier.shape))
+            flows.append((grad * multiplier).sum_to_size(x.shape))
+        # A partner's partner is the function itself, so this is the adjoint of `terms`.
+        for j in reversed(self.axes) if self.moves else ():
+            half = len(flows) // 2
+            for flow, moved in zip(flows[:half], flows[half:]):
+                flow += self.basis.axes[j].partner(moved, j)
+            flows = flows[:half]
+        return flows[0], slopes
+
+
+def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage]:
+    """Return the factors of the last two axes, then those of each other axis."""
+    d = len(basis.axes)
+    groups = [tuple(range(-min(d, 2), 0)), *((j,) for j in range(-3, -d - 1, -1))]
+    stages = []
+    for group in groups:
+        products: list[Tensor] = []
+        for j in group:
+            frequency = basis.frequencies[j]
+            damping = torch.exp(-frequency.square() * time[..., None])
+            factors = [damping]
+            if shift is not None:
+                angle = frequency * shift[..., j, None]
+                sin = angle.sin() * -basis.signs[j]
+                factors = [damping * angle.cos(), damping * sin]
+            along = (*[1] * (d + j), frequency.numel(), *[1] * (-1 - j))
+            factors = [f.view(*f.shape[:-1], *along) for f in factors]
+            products = [f * p for f in factors for p in products] or factors
+        stages.append(_Stage(basis, group, shift is not None, products))
+    return stages
+
+
+def _kernels_backward(
     grad: Tensor,
     c: Tensor,
     time: Tensor,
@@ -139,29 +203,26 @@ def _adjoint_kernels(
     basis: RealBasis,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of c, times, shifts and weight."""
-    back = None if shift is None else -shift
-    weights = None if weight is None else weight.split(c.shape[1], -1)
-    laplacian = -basis.eigenvalues * c
-    slopes = () if shift is None else basis.gradient(c).unbind(1)
-    d_c = torch.zeros_like(c)
-    d_time, d_shift, d_weight = [], [], []
-    for r in range(time.shape[1]):
-        flow = grad if weights is None else mix_modes(weights[r].mT, grad, basis)
-        h = _one_kernel(flow, time, back, r, basis)
-        d_c += h
-        d_time.append(_inner(laplacian, h, time.shape[0]))
-        if shift is not None:
-            parts = [-_inner(slope, h, shift.shape[0]) for slope in slopes]
-            d_shift.append(torch.stack(parts, -1))
-        if weights is not None:
-            v = _one_kernel(c, time, shift, r, basis)
-            d_weight.append(_correlate(weights[r], grad, v, basis))
-    return (
-        d_c,
-        torch.stack(d_time, 1),
-        torch.stack(d_shift, 1) if d_shift else None,
-        torch.cat(d_weight, -1) if d_weight else None,
-    )
+    with torch.enable_grad():
+        given = [x.detach().requires_grad_() for x in (time, shift) if x is not None]
+        stages = _stages(given[0], given[1] if given[1:] else None, basis)
+    multipliers = [m for stage in stages for m in stage.multipliers]
+    fields, d_weight, slopes = [c.unsqueeze(1)], None, []
+    for stage in stages:
+        stage.multipliers = [m.detach() for m in stage.multipliers]
+        if weight is not None or stage is not stages[-1]:
+            fields.append(stage.apply(fields[-1]))
+    if weight is None:
+        flow = grad.unsqueeze(1)
+    else:
+        v = fields.pop().flatten(1, 2)
+        d_weight = _correlate(weight, grad, v, basis)
+        flow = mix_modes(weight.mT, grad, basis).unflatten(1, (-1, c.shape[1]))
+    for stage in reversed(stages):
+        flow, own = stage.backward(flow, fields.pop())
+        slopes = own + slopes
+    d_time, *d_shift = torch.autograd.grad(multipliers, given, slopes)
+    return flow.squeeze(1), d_time, *(d_shift or [None]), d_weight
 
 
 def _correlate(like: Tensor, y: Tensor, x: Tensor, basis: RealBasis) -> Tensor:
@@ -185,12 +246,6 @@ def _naive_backward(
     given = [tensor for tensor in tensors if tensor is not None]
     pulled = iter(torch.func.vjp(function, *given)[1](grad))
     return [next(pulled) if yes else None for yes in there]
-
-
-def _inner(a: Tensor, b: Tensor, items: int) -> Tensor:
-    """Inner products over the modes, (items, c), summed over a batch if items is 1."""
-    products = (a * b).flatten(2).sum(2)
-    return products.sum_to_size(items, products.shape[1])
 
 
 def spaced_times(
