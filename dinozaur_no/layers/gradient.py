@@ -21,12 +21,8 @@ from .._validation import (
 )
 from ._configure import ConfigurableClass
 from ._fourier import BasisCache, FeatureGridKind, Method
-from ._gradient_features import (
-    add_features,
-    gradient_weight_init,
-    linear_weight,
-    mix_channels,
-)
+from ._gradient_features import add_features, gradient_weight_init, linear_weight
+from ._mixing import mix_channels
 
 
 class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
