@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import tables
 from benchmarks.tables import paper_tables, records
+from benchmarks.tables.significance import read_errors
 
 _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 
@@ -23,7 +24,8 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     from benchmarks.studies import calibration, demo, library, rollouts
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
-    runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
+    runs += [(n, "small") for n in paper_tables.TABLES[2:]]
+    runs += [("1", "tuned"), ("1", "long"), ("2", "tuned")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
@@ -36,7 +38,8 @@ def documented_tables() -> dict[str, Callable[[], str]]:
 
 
 def _from_runs(name: str, preset: str) -> str:
-    return paper_tables.make_table(name, records.read(records.RUNS), preset)
+    errors = read_errors(tables.RESULTS)
+    return paper_tables.make_table(name, records.read(records.RUNS), preset, errors)
 
 
 def _shown(show: Callable[[Any], str], file: str) -> str:

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.experiments import (
     DATASETS,
@@ -22,8 +23,9 @@ from benchmarks.presets import preset_names
 from benchmarks.tables import markdown
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
+from benchmarks.tables.significance import NOTE, Errors, p_values
 
-TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune")
+TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune", "sweep", "authors")
 #: Presets of the tables that have one column for each data set.
 SWEEPS = {"kernels": "short", "rates": "usual-rate"}
 NOTHING = "-"
@@ -53,13 +55,24 @@ MEASURES = {
 }
 
 
-def make_table(name: str, found: list[Record], preset: str) -> str:
+def make_table(
+    name: str, found: list[Record], preset: str, errors: Errors | None = None
+) -> str:
     """Render a table; a sentence if there is no result for it."""
+    from benchmarks.tables import sweep
+
+    errors = errors or {}
     if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
         blocks = tuned(found)
         command = "tune"
+    elif name == "sweep":
+        blocks = sweep.sweep(found)
+        command = "tune-all"
+    elif name == "authors":
+        blocks = sweep.authors(found, errors)
+        command = "train-all darcy --preset authors-81 --files FOLDER"
     elif name in SWEEPS:
         blocks = swept(found, SWEEPS[name])
         command = f"tune navier_stokes dinozaur --preset {SWEEPS[name]} --kernels 4"
@@ -68,7 +81,7 @@ def make_table(name: str, found: list[Record], preset: str) -> str:
         command = "train-all car ahmed --preset torch-init"
     else:
         own = [record for record in found if record["preset"] == preset]
-        make = deterministic if name == "1" else uncertain
+        make = partial(deterministic, errors=errors) if name == "1" else uncertain
         blocks = [block for dataset in DATASETS if (block := make(dataset, own))]
         command = f"train-all --preset {preset}"
     if not blocks:
@@ -76,7 +89,9 @@ def make_table(name: str, found: list[Record], preset: str) -> str:
     return "\n\n".join(blocks)
 
 
-def deterministic(dataset: str, found: list[Record]) -> str | None:
+def deterministic(
+    dataset: str, found: list[Record], errors: Errors | None = None
+) -> str | None:
     """Return table 1 of one data set."""
     models = models_of(dataset)
     measure = MEASURES["relative_l2"]
@@ -85,14 +100,15 @@ def deterministic(dataset: str, found: list[Record]) -> str | None:
         return None
     ours = column(groups, "relative_l2", measure)
     theirs = _marked([ERRORS.get((dataset, model)) for model in models], measure)
+    p = p_values(groups, errors or {})
     lines = []
     for i, (model, group) in enumerate(zip(models, groups, strict=True)):
         thousands = PARAMETERS.get((dataset, model))
         size = f"{int(group[0]['parameters']) / 1000:,.1f}" if group else NOTHING
         size_paper = NOTHING if thousands is None else f"{thousands:,.1f}"
-        lines.append([MODELS[model].title, size, size_paper, ours[i], theirs[i]])
-    columns = ["Model", "Parameters (10³)", "Paper", measure.title, "Paper's"]
-    return _block(DATASETS[dataset], columns, lines, groups)
+        lines.append([MODELS[model].title, size, size_paper, ours[i], p[i], theirs[i]])
+    columns = ["Model", "Parameters (10³)", "Paper", measure.title, "p", "Paper's"]
+    return f"{_block(DATASETS[dataset], columns, lines, groups)} {NOTE}"
 
 
 def uncertain(dataset: str, found: list[Record]) -> str | None:
