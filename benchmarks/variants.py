@@ -46,6 +46,13 @@ _SHORT: Changes = {
     "car": {"epochs": 4},
     "ahmed": {"epochs": 4},
 }
+#: Widths and models that are compared at equal cost.
+EQUAL_COST_WIDTHS = (8, 16, 32, 64)
+_OURS = ("separable", "dinozaur", "transport")
+EQUAL_COST_MODELS = {
+    **dict.fromkeys(("darcy", "navier_stokes"), ("fno", "fno_g", "tfno", *_OURS)),
+    "car": ("gino", "gino_g", "tgino", *_OURS),
+}
 #: The learning rate that a script for FNO may have.
 _USUAL_RATE = {
     name: {**_SHORT[name], "rate": 3e-3, "rates": {}}
@@ -98,6 +105,7 @@ VARIANTS: Mapping[str, Changes] = {
     "authors-81": {"darcy": _AUTHORS},
     "authors-241": {"darcy": _AUTHORS_FINE},
     "short": _SHORT,
+    "equal-cost": {n: {**_SHORT[n], "tuned": True} for n in EQUAL_COST_MODELS},
     "usual-rate": _USUAL_RATE,
     "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
     "equal-epochs": {

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks.cost import gno, growth, layers, sampling, synthetic
+from benchmarks.cost import gno, growth, layers, sampling, steps, synthetic
 from benchmarks.options import add_smoke, check_place, check_positive_options
 from benchmarks.training.devices import check_device
 
@@ -11,6 +11,7 @@ STUDIES = {
     "layers": layers.LAYER_STUDY,
     "models": layers.MODEL_STUDY,
     "growth": growth.STUDY,
+    "steps": steps.STUDY,
     "gno": gno.STUDY,
     "sampling": sampling.STUDY,
     "synthetic": synthetic.STUDY,

@@ -73,12 +73,14 @@ COLUMNS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks rollouts``."""
-    parser.add_argument("dataset", choices=list(DATASETS))
+    parser.add_argument("dataset", choices=list(DATASETS), help=", ".join(DATASETS))
     parser.add_argument(
         "--files", type=Path, required=True, help="folder with APEBench's archives"
     )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), help="(all)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)"
+    )
     parser.add_argument("--out", type=Path, help="csv file (benchmarks/results)")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     add_smoke(parser)

@@ -13,7 +13,7 @@ from torch import nn
 
 from benchmarks import tables
 from benchmarks.data.generators.car import CAR
-from benchmarks.experiments import Experiment, find_experiment
+from benchmarks.experiments import DATASETS, Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
 from benchmarks.tables import records
@@ -21,10 +21,21 @@ from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
-from benchmarks.variants import ABLATION
+from benchmarks.variants import ABLATION, EQUAL_COST_MODELS
 from dinozaur_no import plots
 
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
+#: Names and colours of models in the figures of other than the paper's.
+STYLE = {
+    **dict.fromkeys(("fno", "gino"), ("FNO", "#8c8c8c")),
+    **dict.fromkeys(("fno_g", "gino_g"), ("FNO g", "#4d4d4d")),
+    **dict.fromkeys(("tfno", "tgino"), ("TFNO", "#c9a227")),
+    "tfno_10": ("TFNO of rank 0.1", "#e0c878"),
+    "separable": ("Separable", "#9b72aa"),
+    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
+    "transport": ("Transport", "#d1495b"),
+}
 SHOWN = 0  # test sample in the figures of a body
 BAYESIAN_CAR = ("car", "dinozaur", "bayesian")
 
@@ -54,9 +65,10 @@ def run(args: argparse.Namespace) -> None:
     if args.publish and args.out:
         raise ValueError("--publish writes to docs/_static: leave out --out")
     figure = FIGURES[args.name](args)
-    path = args.out or tables.OUTPUT / f"paper_{args.name}.png"
+    name = f"{args.name if args.name in OWN else f'paper_{args.name}'}.png"
+    path = args.out or tables.OUTPUT / name
     if args.publish:
-        path = tables.STATIC / f"paper_{args.name}.png"
+        path = tables.STATIC / name
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     print(f"picture: {path}")
@@ -95,6 +107,74 @@ def ablation(args: argparse.Namespace) -> Figure:
 
 def _is(record: records.Record, model: str, preset: str) -> bool:
     return (record["model"], record["preset"]) == (model, preset)
+
+
+def curves(args: argparse.Namespace) -> Figure:
+    """Draw test errors over the epochs of long runs, one panel for each data set."""
+    rows = tables.read_if_there((args.runs or tables.RESULTS) / "curves.csv")
+    rows = [row for row in rows if row["preset"] == "long"]
+    if not rows:
+        raise ValueError("no curves yet. Run python -m benchmarks train --preset long")
+    figure = Figure(figsize=(9.5, 3.6), layout="constrained")
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    for ax, dataset in zip(
+        figure.subplots(1, len(datasets), squeeze=False)[0], datasets, strict=True
+    ):
+        of_data = [row for row in rows if row["dataset"] == dataset]
+        for run in dict.fromkeys((row["model"], row["seed"]) for row in of_data):
+            own = [row for row in of_data if (row["model"], row["seed"]) == run]
+            own.sort(key=lambda row: int(row["epoch"]))
+            name, colour = STYLE[run[0]]
+            errors = [100 * float(row["relative_l2"]) for row in own]
+            label = name if run[1] == "0" else None
+            epochs = [int(row["epoch"]) for row in own]
+            ax.plot(epochs, errors, ".-", color=colour, label=label)
+        ax.set(yscale="log", xlabel="epoch", title=DATASETS[dataset])
+        ax.set_ylabel(r"test RL2 [$10^{-2}$]")
+        ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def equal_cost(args: argparse.Namespace) -> Figure:
+    """Draw errors over time per step (top) and over parameters (bottom)."""
+    folder = args.runs or tables.RESULTS
+    runs = [
+        r
+        for r in records.read(folder / "runs.csv")
+        if r["preset"].startswith("equal-cost+width=")
+    ]
+    steps = {
+        (r["dataset"], r["model"], r["width"]): r
+        for r in tables.read_if_there(folder / "cost_steps.csv")
+    }
+    datasets = [d for d in EQUAL_COST_MODELS if any(r["dataset"] == d for r in runs)]
+    if not datasets or not steps:
+        raise ValueError(
+            "no results yet. Run python -m benchmarks cost steps, and tune with "
+            "--preset equal-cost --width 8 16 32 64"
+        )
+    figure = Figure(figsize=(4.2 * len(datasets), 6.4), layout="constrained")
+    grid = figure.subplots(2, len(datasets), sharey="col", squeeze=False)
+    for column, dataset in zip(grid.T, datasets, strict=True):
+        for model in EQUAL_COST_MODELS[dataset]:
+            own = [r for r in runs if (r["dataset"], r["model"]) == (dataset, model)]
+            own = [r for r in own if (dataset, model, r["width"]) in steps]
+            widths = sorted({int(r["width"]) for r in own})
+            errors = [
+                100 * np.mean([float(r["relative_l2"]) for r in own if r["width"] == w])
+                for w in map(str, widths)
+            ]
+            name, colour = STYLE[model]
+            for ax, key in zip(column, ("step_ms", "parameters"), strict=True):
+                cost = [float(steps[dataset, model, str(w)][key]) for w in widths]
+                ax.plot(cost, errors, "o-", color=colour, label=name)
+        column[0].set(title=DATASETS[dataset].partition(" (")[0], xlabel="ms per step")
+        column[1].set(xlabel="parameters")
+        for ax in column:
+            ax.set(xscale="log", yscale="log")
+            ax.set_ylabel(r"RL2 on held-out samples [$10^{-2}$]")
+        column[0].legend(frameon=False, fontsize=8)
+    return figure
 
 
 def trained(
@@ -199,8 +279,12 @@ def roof(vertices: Any) -> Any:
     return middle[z >= np.interp(x, x[[0, -1]], z[[0, -1]])]
 
 
+#: Figures that are not the paper's.
+OWN = ("curves", "equal_cost")
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
     "ablation": ablation,
+    "curves": curves,
+    "equal_cost": equal_cost,
     "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),
     "posteriors": partial(of_layers, plots.plot_posteriors, BAYESIAN_CAR),
     "covariances": partial(of_layers, plots.plot_covariances, BAYESIAN_CAR),

@@ -28,6 +28,7 @@ from benchmarks.tables.significance import NOTE, Errors, p_values
 TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune", "sweep", "authors")
 #: Presets of the tables that have one column for each data set.
 SWEEPS = {"kernels": "short", "rates": "usual-rate"}
+NOT_TUNED = (*SWEEPS.values(), "equal-cost")  # presets with tables of their own
 NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -171,7 +172,7 @@ def tuned(found: list[Record]) -> list[str]:
         if record["preset"] in preset_names(record["dataset"]):
             continue
         base = record["preset"].partition("+")[0]
-        if record["noise"] not in ("none", "fitted") or base in SWEEPS.values():
+        if record["noise"] not in ("none", "fitted") or base in NOT_TUNED:
             continue
         block = (record["dataset"], record["noise"], record["epochs"])
         line = (record["model"], record["uncertainty"], record["preset"])

@@ -23,7 +23,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore:.*unexpected keyword arguments")
 def test_rates_are_chosen_on_held_out_samples(folder, tmp_path, capsys):
     path = tmp_path / "found.csv"
     words = ["library", "--files", str(folder), "--out", str(path), "--smoke"]
