@@ -16,7 +16,6 @@ from benchmarks.experiments import Experiment
 from benchmarks.models import IN_CHANNELS, build, count_parameters
 from benchmarks.variants import EQUAL_COST_MODELS, EQUAL_COST_WIDTHS
 
-POINTS = {"darcy": (31, 31), "navier_stokes": (32, 32, 10)}
 VERTICES = 3586
 CASES = {
     f"{dataset}-{width}": (dataset, f"equal-cost+width={width}")
@@ -60,8 +59,11 @@ def inputs_of(experiment: Experiment) -> Mapping[str, Tensor]:
         grid = torch.as_tensor(grid_points(UNIT_CUBE, points), dtype=torch.float32)
         f = torch.rand(1, *grid.shape[:-1], channels)
         return {"in_p": grid, "out_p": torch.rand(VERTICES, 3), "f": f}
-    points = POINTS[experiment.dataset]
-    return {"x": torch.randn(settings.batch, channels, *points)}
+    if experiment.dataset == "darcy":
+        shape = [(settings.data["size"] - 1) // settings.data["stride"] + 1] * 2
+    else:
+        shape = [settings.data["points"], settings.data["points"], 10]
+    return {"x": torch.randn(settings.batch, channels, *shape)}
 
 
 def step_of(model: nn.Module, inputs: Mapping[str, Tensor]) -> Step:

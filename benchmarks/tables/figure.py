@@ -17,6 +17,7 @@ from benchmarks.experiments import DATASETS, Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
 from benchmarks.tables import records
+from benchmarks.tables.car_picture import draw_car
 from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=Path, help="directory of checkpoints and runs.csv"
     )
+    parser.add_argument("--files", type=Path, help="folder of the three cars (car)")
     parser.add_argument("--out", type=Path, help="PNG file (benchmarks/output/)")
     parser.add_argument(
         "--publish", action="store_true", help="write it to the pictures of the docs"
@@ -269,6 +271,12 @@ def predicted_body(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     return predictive.denormalize(splits.normalizers["y"]), sample
 
 
+def car(args: argparse.Namespace) -> Figure:
+    """Draw a car of a public file and its prediction."""
+    args.preset = "three-cars"
+    return draw_car(*trained(args, "car", "dinozaur"), args)
+
+
 def roof(vertices: Any) -> Any:
     """Return vertices in the middle plane, from the nose over the roof to the tail."""
     distance = np.abs(vertices[:, 1] - 0.5)
@@ -280,9 +288,10 @@ def roof(vertices: Any) -> Any:
 
 
 #: Figures that are not the paper's.
-OWN = ("curves", "equal_cost")
+OWN = ("car", "curves", "equal_cost")
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
     "ablation": ablation,
+    "car": car,
     "curves": curves,
     "equal_cost": equal_cost,
     "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),

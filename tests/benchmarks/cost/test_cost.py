@@ -11,6 +11,7 @@ from benchmarks.__main__ import main
 from benchmarks.cost import command, gno, layers, measure, synthetic
 from benchmarks.cost.command import STUDIES
 from benchmarks.cost.measure import Setup, in_own_process
+from benchmarks.variants import EQUAL_COST_MODELS
 
 
 def run_smoke(folder, *words):
@@ -45,6 +46,14 @@ def test_growth_has_one_slope_per_layer(tmp_path):
     slopes = {(row["over"], row["layer"], row["slope"]) for row in rows}
     assert len(slopes) == 6
     assert len(rows) == 12
+
+
+def test_steps(tmp_path):
+    rows = run_smoke(tmp_path, "steps")["cost_steps"]
+    assert [row["model"] for row in rows] == list(EQUAL_COST_MODELS["darcy"])
+    assert all(float(row["step_ms"]) > 0 for row in rows)
+    sizes = {row["model"]: int(row["parameters"]) for row in rows}
+    assert sizes["dinozaur"] < sizes["fno"]
 
 
 def test_sampling(tmp_path, capsys):
