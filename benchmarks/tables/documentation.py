@@ -14,6 +14,22 @@ from benchmarks import tables
 from benchmarks.tables import paper_tables, records
 from benchmarks.tables.significance import read_errors
 
+#: By name: what a picture shows, and the command that draws it.
+PICTURES = {
+    "rollouts": (
+        "Errors over 100 steps, and how much of the truth is in 90 % intervals",
+        "rollouts burgers --files FOLDER",
+    ),
+    "curves": ("Test errors over the epochs of long runs", "figure curves --publish"),
+    "equal_cost": (
+        "Errors over time per step and over parameters",
+        "figure equal_cost --publish",
+    ),
+    "car": (
+        "Pressure, prediction and error on a car",
+        "figure car --files FOLDER --publish",
+    ),
+}
 _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 
 
@@ -33,6 +49,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         "library": partial(_shown, library.show, "library.csv"),
         "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
         "data": partial(_shown, report.show, "data.csv"),
+        **{f"picture-{name}": partial(_picture, name) for name in PICTURES},
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }
 
@@ -44,6 +61,13 @@ def _from_runs(name: str, preset: str) -> str:
 
 def _shown(show: Callable[[Any], str], file: str) -> str:
     return show(tables.read_if_there(tables.RESULTS / file))
+
+
+def _picture(name: str) -> str:
+    text, command = PICTURES[name]
+    if (tables.STATIC / f"{name}.png").exists():
+        return f"![{text}](_static/{name}.png)"
+    return f"No picture yet. Run `python -m benchmarks {command}`."
 
 
 def pages(root: Path = tables.ROOT) -> list[Path]:

@@ -1,7 +1,7 @@
 """The paper's tables from the recorded results, beside the paper's own numbers.
 
 Table 1 has the relative errors of deterministic models, table 2 the quality of
-uncertainty. Two more tables compare initialisations and tuned settings.
+uncertainty.
 """
 
 import math
@@ -62,17 +62,14 @@ def make_table(
     """Render a table; a sentence if there is no result for it."""
     from benchmarks.tables import sweep
 
-    errors = errors or {}
     if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
-        blocks = tuned(found)
-        command = "tune"
+        blocks, command = tuned(found), "tune"
     elif name == "sweep":
-        blocks = sweep.sweep(found)
-        command = "tune-all"
+        blocks, command = sweep.sweep(found), "tune-all"
     elif name == "authors":
-        blocks = sweep.authors(found, errors)
+        blocks = sweep.authors(found, errors or {})
         command = "train-all darcy --preset authors-81 --files FOLDER"
     elif name in SWEEPS:
         blocks = swept(found, SWEEPS[name])
@@ -94,22 +91,28 @@ def deterministic(
     dataset: str, found: list[Record], errors: Errors | None = None
 ) -> str | None:
     """Return table 1 of one data set."""
-    models = models_of(dataset)
     measure = MEASURES["relative_l2"]
-    groups = [select(found, Experiment(dataset, model), "none") for model in models]
+    by_model = {
+        model: group
+        for model in models_of(dataset)
+        if (group := select(found, Experiment(dataset, model), "none"))
+        or (dataset, model) in ERRORS
+    }
+    models, groups = list(by_model), list(by_model.values())
     if not any(groups):
         return None
-    ours = column(groups, "relative_l2", measure)
+    ours, p = column(groups, "relative_l2", measure), p_values(groups, errors or {})
     theirs = _marked([ERRORS.get((dataset, model)) for model in models], measure)
-    p = p_values(groups, errors or {})
     lines = []
-    for i, (model, group) in enumerate(zip(models, groups, strict=True)):
+    for i, (model, group) in enumerate(by_model.items()):
         thousands = PARAMETERS.get((dataset, model))
         size = f"{int(group[0]['parameters']) / 1000:,.1f}" if group else NOTHING
         size_paper = NOTHING if thousands is None else f"{thousands:,.1f}"
-        lines.append([MODELS[model].title, size, size_paper, ours[i], p[i], theirs[i]])
-    columns = ["Model", "Parameters (10³)", "Paper", measure.title, "p", "Paper's"]
-    return f"{_block(DATASETS[dataset], columns, lines, groups)} {NOTE}"
+        values = [ours[i], p[i], theirs[i]] if any(p) else [ours[i], theirs[i]]
+        lines.append([MODELS[model].title, size, size_paper, *values])
+    tested, remark = (["p"], f" {NOTE}") if any(p) else ([], "")
+    columns = ["Model", "Parameters (10³)", "Paper", measure.title, *tested, "Paper's"]
+    return _block(DATASETS[dataset], columns, lines, groups) + remark
 
 
 def uncertain(dataset: str, found: list[Record]) -> str | None:
