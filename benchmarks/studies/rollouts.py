@@ -12,7 +12,7 @@ added in every step.
 
 import argparse
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
     path = args.out or CSV
     splits = load_splits(args.dataset, files=args.files)
     for name in args.models or MODELS:
-        rates = RATES[:2] if args.smoke else RATES
+        rates: Sequence[float] = RATES[:2] if args.smoke else RATES
         if name in SAME_RATE:
             rates = (best_rate(path, args.dataset, SAME_RATE[name]),)
         own = partial(train, splits, args.dataset, name, args.smoke, path)

@@ -186,13 +186,14 @@ def _train(
     if experiment.preset != trained.preset:
         training.test_on(load_splits(experiment, args.cache, args.files).test, splits)
         cast(PaddedOperator, training.model).padded = experiment.settings.padded
-    errors = training.errors()
+    deterministic = experiment.uncertainty == "none"
+    errors = training.errors() if deterministic else torch.zeros(0)
     if fabric.global_rank > 0:
         return
     results: Iterable[Result] = [
         ("none", math.nan, {"relative_l2": errors.mean().item()})
     ]
-    if experiment.uncertainty != "none":
+    if not deterministic:
         samples = (training.train, training.test)
         results = evaluate_noises(experiment, training.model, *samples, seed)
     found = []
