@@ -27,6 +27,7 @@ from benchmarks import environment, tables
 from benchmarks.data.datasets import load_splits
 from benchmarks.data.sources import source_of
 from benchmarks.data.splits import OperatorDataset, Splits
+from benchmarks.models import NO_SCALE
 from benchmarks.options import add_smoke, check_positive_options
 from benchmarks.rates import RATES
 from benchmarks.studies.rollout_picture import save_picture
@@ -56,7 +57,7 @@ MODELS: Mapping[str, type[nn.Module] | None] = {
     "DINOZAUR": DiffusionSpectralConv,
     "Transport": DiffusionSpectralConv.configure(**_TRANSPORT),
     "Bayesian transport": BayesianDiffusionConv.configure(
-        **_TRANSPORT, scale_init=WARM_SCALE
+        **_TRANSPORT, scale_init=NO_SCALE
     ),
 }
 #: The Bayesian model has the learning rate of this one.
