@@ -180,10 +180,10 @@ def _train(
         splits = load_splits(trained, args.cache, args.files)
     recipe = recipe_of(experiment, args.epochs)
     training = loop.Run(fabric, recipe, splits, seed, directory, args.precision)
-    if args.again and experiment.uncertainty != "laplace":
+    if args.again and experiment == trained:
         training.discard_finished()
     loop.train([training], f"{trained} {seed}")
-    if experiment.preset != trained.preset:
+    if experiment.preset != trained.preset:  # the same box with more points
         training.test_on(load_splits(experiment, args.cache, args.files).test, splits)
         cast(PaddedOperator, training.model).padded = experiment.settings.padded
     deterministic = experiment.uncertainty == "none"
