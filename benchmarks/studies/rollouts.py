@@ -11,6 +11,7 @@ added in every step.
 """
 
 import argparse
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -161,12 +162,14 @@ def train(
         chosen = Splits(train_set, test_set, splits.channel_axis)
     recipe = replace(recipe_of(name, rate, epochs), evaluate_every=epochs)
     training = loop.Run(launch_device("cpu"), recipe, chosen, seed)
-    loop.train([training], f"{dataset} {name} {seed}")
-    results = {
-        "relative_l2": f"{training.log[-1]['relative_l2']:.6g}",
-        "gmean": "",
-        "coverage_90": "",
-    }
+    try:
+        loop.train([training], f"{dataset} {name} {seed}")
+        error = training.log[-1]["relative_l2"]
+    except loop.Diverged:
+        if not held_out:
+            raise
+        error = math.inf  # a rate that is too high
+    results = {"relative_l2": f"{error:.6g}", "gmean": "", "coverage_90": ""}
     if not held_out:
         steps = 3 if smoke else STEPS
         states = torch.from_numpy(cast(Any, splits.test.source).states[:, : steps + 1])
