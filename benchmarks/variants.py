@@ -90,13 +90,25 @@ _AUTHORS_FINE = {
     "padded": (270, 270),
     "trained_with": "authors-81",
 }
+#: neuraloperator's file of three cars: a check of the whole path, not a benchmark.
+_THREE_CARS = {
+    "n_train": 2,
+    "n_test": 1,
+    "data": {},
+    "padded": (20, 20, 20),
+    "epochs": 60,
+    "evaluate_every": 20,
+    "public": True,
+}
 #: Changes to ``small``: other initial weights, other lengths, the ablation.
 VARIANTS: Mapping[str, Changes] = {
     "tuned": {name: {"tuned": True} for name in _SHORT},
     "long": _LONG,
     "authors-81": {"darcy": _AUTHORS},
     "authors-241": {"darcy": _AUTHORS_FINE},
+    "three-cars": {"car": _THREE_CARS},
     "short": _SHORT,
+    "equal-cost": {n: {**own, "tuned": True} for n, own in _SHORT.items()},
     "usual-rate": _USUAL_RATE,
     "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
     "equal-epochs": {

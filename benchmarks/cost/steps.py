@@ -1,4 +1,4 @@
-"""Time of a training step of the experiments in the sweep of kernels and widths.
+"""Time and memory of a training step in the sweeps of kernels and of widths.
 
 Each row belongs to a model and a setting that has errors in ``runs.csv``, so that
 errors compare at equal time. All candidates of a data set take turns in one process.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from benchmarks.cost.measure import Setup, Step, interleaved
+from benchmarks.cost.measure import Setup, Step, interleaved, peak_of_step
 from benchmarks.cost.study import Study
 from benchmarks.cost.tradeoff import plot_tradeoff
 from benchmarks.experiments import DATASETS, Experiment, find_experiment, models_of
@@ -18,8 +18,8 @@ from benchmarks.tables import records
 from benchmarks.training.optimisers import make_optimiser
 from benchmarks.training.recipes import begin, loss_of, recipe_of
 
-#: The preset of the sweep.
-SWEEP = "short"
+#: Presets of kernels, and of widths with the best learning rate of each model.
+SWEEPS = ("short+", "equal-cost+")
 VERTICES = 3586  # of a car
 
 
@@ -29,8 +29,8 @@ def swept(dataset: str) -> list[Experiment]:
         (record["model"], record["preset"])
         for record in records.read(records.RUNS)
         if record["dataset"] == dataset
-        and record["preset"].startswith(f"{SWEEP}+")
-        and not record["preset"].startswith(f"{SWEEP}+feature-grid")
+        and record["preset"].startswith(SWEEPS)
+        and "feature-grid" not in record["preset"]
     }
     order = models_of(dataset)
     ordered = sorted(found, key=lambda pair: (order.index(pair[0]), pair[1]))
@@ -42,8 +42,8 @@ def measure(name: str, experiments: object, setup: Setup) -> list[dict[str, str]
     chosen = experiments if isinstance(experiments, list) else swept(name)
     if not chosen:
         raise ValueError(
-            f"{name} has no results of the preset {SWEEP}. Run python -m benchmarks "
-            f"tune {name} dinozaur --preset {SWEEP} --kernels rest 4"
+            f"{name} has no results of a sweep. Run python -m benchmarks tune {name} "
+            "dinozaur --preset short --kernels rest 4"
         )
     torch.manual_seed(0)
     inputs, target = random_batch(chosen[0])
@@ -54,13 +54,16 @@ def measure(name: str, experiments: object, setup: Setup) -> list[dict[str, str]
         {
             "case": name,
             "model": experiment.model,
-            "setting": experiment.preset.partition("+")[2],
+            "preset": experiment.preset,
             "step_ms": f"{1e3 * own.median('total'):.1f}",
             "ratio": f"{own.ratio(reference, 'total'):.3f}",
+            "peak_mb": f"{peak_of_step(step, setup.device):.1f}",
             "parameters": str(count_parameters(experiment)),
             "rounds": str(setup.rounds),
         }
-        for experiment, own in zip(chosen, times.values(), strict=True)
+        for experiment, own, step in zip(
+            chosen, times.values(), steps.values(), strict=True
+        )
     ]
 
 
@@ -107,7 +110,7 @@ def step_of(experiment: Experiment, inputs: dict[str, Tensor], target: Tensor) -
 
 
 STUDY = Study(
-    about="a training step of the sweep of kernels and widths",
+    about="a training step in the sweeps of kernels and widths",
     file="cost_steps.csv",
     cases=dict.fromkeys(d for d in DATASETS if d != "ahmed"),
     smoke={
@@ -120,9 +123,10 @@ STUDY = Study(
     columns={
         "case": "Data set",
         "model": "Model",
-        "setting": "Setting",
+        "preset": "Preset",
         "step_ms": "Step ms",
         "ratio": "Ratio to the first",
+        "peak_mb": "Peak MB",
         "parameters": "Parameters",
     },
     draw=plot_tradeoff,

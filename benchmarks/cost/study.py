@@ -35,6 +35,8 @@ class Study:
 
     def show(self, rows: Rows) -> str:
         """Return the table, and a line that says how it was made."""
+        if not rows:
+            return f"No results yet. Run `python -m benchmarks cost` for {self.file}."
         # Some studies have several rows for one line of the table.
         unique = {tuple(row[c] for c in self.columns): row for row in rows}
         table = tables.markdown_table(list(unique.values()), self.columns)
@@ -44,7 +46,7 @@ class Study:
 
     def draw_committed(self) -> None:
         """Draw the committed results for the documentation."""
-        if self.draw is not None:
+        if self.draw is not None and (tables.RESULTS / self.file).exists():
             rows = tables.read_csv(tables.RESULTS / self.file)
             self.draw(tables.STATIC / f"{Path(self.file).stem}.png", rows)
 

@@ -21,6 +21,7 @@ SERIES = (
     ("transport, widths", "#a23b2a", "o-", ("transport",), ("width",)),
     ("1 to 8 moving kernels", "#d98c7a", ".:", ("dinozaur",), ("kernels",)),
     ("the same, plain", "#7fb7be", ".:", ("dinozaur_plain",), ("kernels",)),
+    ("8 shells", "#6b1d12", "*:", ("dinozaur", "transport"), ("shells=8",)),
 )
 
 
@@ -35,31 +36,30 @@ class Point:
     errors: tuple[float, ...]  # one for each seed
 
 
-def points_of(dataset: str, rows: Sequence[Row], base: str) -> list[Point]:
+def points_of(dataset: str, rows: Sequence[Row]) -> list[Point]:
     """Join times and errors of one data set; settings without errors are left out."""
     errors: dict[tuple[str, str], list[float]] = {}
     for record in records.read(records.RUNS):
-        preset, _, setting = record["preset"].partition("+")
-        if (record["dataset"], preset) == (dataset, base):
-            own = errors.setdefault((record["model"], setting), [])
+        if record["dataset"] == dataset:
+            own = errors.setdefault((record["model"], record["preset"]), [])
             own.append(100 * float(record["relative_l2"]))
     return [
         Point(
-            *(row["model"], row["setting"], float(row["step_ms"])),
-            *(int(row["parameters"]), tuple(errors[row["model"], row["setting"]])),
+            *(row["model"], row["preset"].partition("+")[2], float(row["step_ms"])),
+            *(int(row["parameters"]), tuple(errors[row["model"], row["preset"]])),
         )
         for row in rows
-        if row["case"] == dataset and (row["model"], row["setting"]) in errors
+        if row["case"] == dataset and (row["model"], row["preset"]) in errors
     ]
 
 
-def plot_tradeoff(path: Path, rows: Sequence[Row], base: str = "short") -> None:
+def plot_tradeoff(path: Path, rows: Sequence[Row]) -> None:
     """Draw held-out errors of the sweep over time per step and over parameters."""
     cases = [d for d in DATASETS if any(row["case"] == d for row in rows)]
     figure = Figure(figsize=(3.6 * len(cases), 6.2), dpi=150, layout="constrained")
     grid = figure.subplots(2, len(cases), squeeze=False, sharey="col")
     for column, dataset in zip(grid.T, cases, strict=True):
-        found = points_of(dataset, rows, base)
+        found = points_of(dataset, rows)
         dense = models_of(dataset)[0]
         rates = [p for p in found if p.model == dense and "learning" in p.setting]
         best = min(rates, key=lambda p: statistics.mean(p.errors), default=None)

@@ -4,6 +4,7 @@ Each run is a row of a CSV file. Rows that are there are not trained again, and 
 processes may add rows for different models.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -38,7 +39,12 @@ def best_rate(path: Path, dataset: str, model: str) -> float:
     rows = [r for r in tables.read_if_there(path) if [r[k] for k in KEY[:3]] == wanted]
     if not rows:
         raise ValueError(f"{path} has no learning rates of {model} on {dataset} yet")
-    return float(min(rows, key=lambda row: float(row["relative_l2"]))["learning_rate"])
+    return float(min(rows, key=_error)["learning_rate"])
+
+
+def _error(row: dict[str, str]) -> float:
+    error = float(row["relative_l2"])
+    return error if math.isfinite(error) else math.inf  # a rate that was too high
 
 
 def _once(path: Path, key: tuple[str, ...], train: Train) -> None:

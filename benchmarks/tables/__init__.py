@@ -61,7 +61,7 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
     The first column is aligned to the left, the others, numbers, to the right.
     """
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
 
     def join(cells: Sequence[str]) -> str:
         first = cells[0].ljust(widths[0])

@@ -12,7 +12,21 @@ from typing import Any
 
 from benchmarks import tables
 from benchmarks.tables import paper_tables, records
+from benchmarks.tables.significance import read_errors
 
+#: By name: what a picture shows, and the command that draws it.
+PICTURES = {
+    "rollouts": (
+        "Errors over 100 steps, and how much of the truth is in 90 % intervals",
+        "rollouts burgers --files FOLDER",
+    ),
+    "curves": ("Test errors over the epochs of long runs", "figure curves --publish"),
+    "cost_steps": ("Errors over time per step and over parameters", "cost steps"),
+    "car": (
+        "Pressure, prediction and error on a car",
+        "figure car --files FOLDER --publish",
+    ),
+}
 _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 
 
@@ -23,7 +37,8 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     from benchmarks.studies import calibration, demo, library, rollouts
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
-    runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
+    runs += [(n, "small") for n in paper_tables.TABLES[2:]]
+    runs += [("1", "tuned"), ("1", "long"), ("2", "tuned")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
@@ -31,16 +46,25 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         "library": partial(_shown, library.show, "library.csv"),
         "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
         "data": partial(_shown, report.show, "data.csv"),
+        **{f"picture-{name}": partial(_picture, name) for name in PICTURES},
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }
 
 
 def _from_runs(name: str, preset: str) -> str:
-    return paper_tables.make_table(name, records.read(records.RUNS), preset)
+    errors = read_errors(tables.RESULTS)
+    return paper_tables.make_table(name, records.read(records.RUNS), preset, errors)
 
 
 def _shown(show: Callable[[Any], str], file: str) -> str:
     return show(tables.read_if_there(tables.RESULTS / file))
+
+
+def _picture(name: str) -> str:
+    text, command = PICTURES[name]
+    if (tables.STATIC / f"{name}.png").exists():
+        return f"![{text}](_static/{name}.png)"
+    return f"No picture yet. Run `python -m benchmarks {command}`."
 
 
 def pages(root: Path = tables.ROOT) -> list[Path]:

@@ -13,10 +13,11 @@ from torch import nn
 
 from benchmarks import tables
 from benchmarks.data.generators.car import CAR
-from benchmarks.experiments import Experiment, find_experiment
+from benchmarks.experiments import DATASETS, Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
 from benchmarks.tables import records
+from benchmarks.tables.car_picture import draw_car
 from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
@@ -25,6 +26,17 @@ from benchmarks.variants import ABLATION
 from dinozaur_no import plots
 
 MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
+#: Names and colours of models in the figures of other than the paper's.
+STYLE = {
+    **dict.fromkeys(("fno", "gino"), ("FNO", "#8c8c8c")),
+    **dict.fromkeys(("fno_g", "gino_g"), ("FNO g", "#4d4d4d")),
+    **dict.fromkeys(("tfno", "tgino"), ("TFNO", "#c9a227")),
+    "tfno_10": ("TFNO of rank 0.1", "#e0c878"),
+    "separable": ("Separable", "#9b72aa"),
+    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
+    "dinozaur": ("DINOZAUR", "#1f6f78"),
+    "transport": ("Transport", "#d1495b"),
+}
 SHOWN = 0  # test sample in the figures of a body
 BAYESIAN_CAR = ("car", "dinozaur", "bayesian")
 
@@ -43,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=Path, help="directory of checkpoints and runs.csv"
     )
+    parser.add_argument("--files", type=Path, help="folder of the three cars (car)")
     parser.add_argument("--out", type=Path, help="PNG file (benchmarks/output/)")
     parser.add_argument(
         "--publish", action="store_true", help="write it to the pictures of the docs"
@@ -54,9 +67,10 @@ def run(args: argparse.Namespace) -> None:
     if args.publish and args.out:
         raise ValueError("--publish writes to docs/_static: leave out --out")
     figure = FIGURES[args.name](args)
-    path = args.out or tables.OUTPUT / f"paper_{args.name}.png"
+    name = f"{args.name if args.name in OWN else f'paper_{args.name}'}.png"
+    path = args.out or tables.OUTPUT / name
     if args.publish:
-        path = tables.STATIC / f"paper_{args.name}.png"
+        path = tables.STATIC / name
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     print(f"picture: {path}")
@@ -95,6 +109,32 @@ def ablation(args: argparse.Namespace) -> Figure:
 
 def _is(record: records.Record, model: str, preset: str) -> bool:
     return (record["model"], record["preset"]) == (model, preset)
+
+
+def curves(args: argparse.Namespace) -> Figure:
+    """Draw test errors over the epochs of long runs, one panel for each data set."""
+    rows = tables.read_if_there((args.runs or tables.RESULTS) / "curves.csv")
+    rows = [row for row in rows if row["preset"] == "long"]
+    if not rows:
+        raise ValueError("no curves yet. Run python -m benchmarks train --preset long")
+    figure = Figure(figsize=(9.5, 3.6), layout="constrained")
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    for ax, dataset in zip(
+        figure.subplots(1, len(datasets), squeeze=False)[0], datasets, strict=True
+    ):
+        of_data = [row for row in rows if row["dataset"] == dataset]
+        for run in dict.fromkeys((row["model"], row["seed"]) for row in of_data):
+            own = [row for row in of_data if (row["model"], row["seed"]) == run]
+            own.sort(key=lambda row: int(row["epoch"]))
+            name, colour = STYLE[run[0]]
+            errors = [100 * float(row["relative_l2"]) for row in own]
+            label = name if run[1] == "0" else None
+            epochs = [int(row["epoch"]) for row in own]
+            ax.plot(epochs, errors, ".-", color=colour, label=label)
+        ax.set(yscale="log", xlabel="epoch", title=DATASETS[dataset])
+        ax.set_ylabel(r"test RL2 [$10^{-2}$]")
+        ax.legend(frameon=False, fontsize=8)
+    return figure
 
 
 def trained(
@@ -189,6 +229,12 @@ def predicted_body(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     return predictive.denormalize(splits.normalizers["y"]), sample
 
 
+def car(args: argparse.Namespace) -> Figure:
+    """Draw a car of a public file and its prediction."""
+    args.preset = "three-cars"
+    return draw_car(*trained(args, "car", "dinozaur"), args)
+
+
 def roof(vertices: Any) -> Any:
     """Return vertices in the middle plane, from the nose over the roof to the tail."""
     distance = np.abs(vertices[:, 1] - 0.5)
@@ -199,8 +245,12 @@ def roof(vertices: Any) -> Any:
     return middle[z >= np.interp(x, x[[0, -1]], z[[0, -1]])]
 
 
+#: Figures that are not the paper's.
+OWN = ("car", "curves")
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
     "ablation": ablation,
+    "car": car,
+    "curves": curves,
     "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),
     "posteriors": partial(of_layers, plots.plot_posteriors, BAYESIAN_CAR),
     "covariances": partial(of_layers, plots.plot_covariances, BAYESIAN_CAR),

@@ -1,13 +1,14 @@
 """The paper's tables from the recorded results, beside the paper's own numbers.
 
 Table 1 has the relative errors of deterministic models, table 2 the quality of
-uncertainty. Two more tables compare initialisations and tuned settings.
+uncertainty.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.experiments import (
     DATASETS,
@@ -22,10 +23,12 @@ from benchmarks.presets import preset_names
 from benchmarks.tables import markdown
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
+from benchmarks.tables.significance import NOTE, Errors, p_values
 
-TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune")
+TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune", "sweep", "authors")
 #: Presets of the tables that have one column for each data set.
 SWEEPS = {"kernels": "short", "rates": "usual-rate"}
+NOT_TUNED = (*SWEEPS.values(), "equal-cost")  # presets with tables of their own
 NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -53,13 +56,21 @@ MEASURES = {
 }
 
 
-def make_table(name: str, found: list[Record], preset: str) -> str:
+def make_table(
+    name: str, found: list[Record], preset: str, errors: Errors | None = None
+) -> str:
     """Render a table; a sentence if there is no result for it."""
+    from benchmarks.tables import sweep
+
     if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
     if name == "tune":
-        blocks = tuned(found)
-        command = "tune"
+        blocks, command = tuned(found), "tune"
+    elif name == "sweep":
+        blocks, command = sweep.sweep(found), "tune-all"
+    elif name == "authors":
+        blocks = sweep.authors(found, errors or {})
+        command = "train-all darcy --preset authors-81 --files FOLDER"
     elif name in SWEEPS:
         blocks = swept(found, SWEEPS[name])
         command = f"tune navier_stokes dinozaur --preset {SWEEPS[name]} --kernels 4"
@@ -68,7 +79,7 @@ def make_table(name: str, found: list[Record], preset: str) -> str:
         command = "train-all car ahmed --preset torch-init"
     else:
         own = [record for record in found if record["preset"] == preset]
-        make = deterministic if name == "1" else uncertain
+        make = partial(deterministic, errors=errors) if name == "1" else uncertain
         blocks = [block for dataset in DATASETS if (block := make(dataset, own))]
         command = f"train-all --preset {preset}"
     if not blocks:
@@ -76,23 +87,32 @@ def make_table(name: str, found: list[Record], preset: str) -> str:
     return "\n\n".join(blocks)
 
 
-def deterministic(dataset: str, found: list[Record]) -> str | None:
+def deterministic(
+    dataset: str, found: list[Record], errors: Errors | None = None
+) -> str | None:
     """Return table 1 of one data set."""
-    models = models_of(dataset)
     measure = MEASURES["relative_l2"]
-    groups = [select(found, Experiment(dataset, model), "none") for model in models]
+    by_model = {
+        model: group
+        for model in models_of(dataset)
+        if (group := select(found, Experiment(dataset, model), "none"))
+        or (dataset, model) in ERRORS
+    }
+    models, groups = list(by_model), list(by_model.values())
     if not any(groups):
         return None
-    ours = column(groups, "relative_l2", measure)
+    ours, p = column(groups, "relative_l2", measure), p_values(groups, errors or {})
     theirs = _marked([ERRORS.get((dataset, model)) for model in models], measure)
     lines = []
-    for i, (model, group) in enumerate(zip(models, groups, strict=True)):
+    for i, (model, group) in enumerate(by_model.items()):
         thousands = PARAMETERS.get((dataset, model))
         size = f"{int(group[0]['parameters']) / 1000:,.1f}" if group else NOTHING
         size_paper = NOTHING if thousands is None else f"{thousands:,.1f}"
-        lines.append([MODELS[model].title, size, size_paper, ours[i], theirs[i]])
-    columns = ["Model", "Parameters (10³)", "Paper", measure.title, "Paper's"]
-    return _block(DATASETS[dataset], columns, lines, groups)
+        values = [ours[i], p[i], theirs[i]] if any(p) else [ours[i], theirs[i]]
+        lines.append([MODELS[model].title, size, size_paper, *values])
+    tested, remark = (["p"], f" {NOTE}") if any(p) else ([], "")
+    columns = ["Model", "Parameters (10³)", "Paper", measure.title, *tested, "Paper's"]
+    return _block(DATASETS[dataset], columns, lines, groups) + remark
 
 
 def uncertain(dataset: str, found: list[Record]) -> str | None:
@@ -155,7 +175,7 @@ def tuned(found: list[Record]) -> list[str]:
         if record["preset"] in preset_names(record["dataset"]):
             continue
         base = record["preset"].partition("+")[0]
-        if record["noise"] not in ("none", "fitted") or base in SWEEPS.values():
+        if record["noise"] not in ("none", "fitted") or base in NOT_TUNED:
             continue
         block = (record["dataset"], record["noise"], record["epochs"])
         line = (record["model"], record["uncertainty"], record["preset"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.tables import paper_tables, records
 from benchmarks.tables.documentation import documented_tables, update
+from benchmarks.tables.significance import read_errors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--preset",
-        choices=["paper", "small", "smoke"],
+        choices=["paper", "small", "tuned", "long", "smoke"],
         default="small",
         help="of the runs (small)",
     )
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
         path = args.out / "runs.csv" if args.out else records.RUNS
         if not path.exists():
             raise ValueError(f"{path} does not exist; run python -m benchmarks train")
-        print(paper_tables.make_table(args.name, records.read(path), args.preset))
+        rows, errors = records.read(path), read_errors(path.parent)
+        print(paper_tables.make_table(args.name, rows, args.preset, errors))
         return
     studies = {
         name: make

@@ -37,6 +37,10 @@ SHOWN_EVERY = 50
 TIMES = ("seconds", "train_seconds")
 
 
+class Diverged(ValueError):
+    """The loss of a run is no longer finite."""
+
+
 class Run:
     """One model with one seed, trained epoch by epoch.
 
@@ -104,7 +108,7 @@ class Run:
         rate = self.optimiser.param_groups[0]["lr"]
         if not torch.isfinite(torch.tensor(loss)):
             kept = f" in {self.directory}" if self.directory else ""
-            raise ValueError(
+            raise Diverged(
                 f"the loss of {self.recipe.name} is {loss} in epoch {epoch + 1}: the "
                 f"training diverged. The epochs before are kept{kept}; lower the "
                 "learning rate"

@@ -176,23 +176,34 @@ def _train(
     args: argparse.Namespace,
 ) -> None:
     trained = experiment.trained_as
+    deterministic = experiment.uncertainty == "none"
     with fabric.rank_zero_first():  # one process makes the data, the others find them
         splits = load_splits(trained, args.cache, args.files)
     recipe = recipe_of(experiment, args.epochs)
     training = loop.Run(fabric, recipe, splits, seed, directory, args.precision)
-    if args.again and experiment.uncertainty != "laplace":
+    if args.again and experiment == trained:
         training.discard_finished()
-    loop.train([training], f"{trained} {seed}")
-    if experiment.preset != trained.preset:
+    try:
+        loop.train([training], f"{trained} {seed}")
+    except loop.Diverged:
+        tried = deterministic and experiment.settings.held_out > 0
+        if not tried or fabric.world_size > 1:
+            raise
+        # A setting that was only tried has a result, the worst one.
+        metrics = {"relative_l2": math.inf}
+        found = [record(experiment, training, "none", math.nan, metrics)]
+        records.add(results_of(args), found, args.again)
+        return
+    if experiment.preset != trained.preset:  # the same box with more points
         training.test_on(load_splits(experiment, args.cache, args.files).test, splits)
         cast(PaddedOperator, training.model).padded = experiment.settings.padded
-    errors = training.errors()
+    errors = training.errors() if deterministic else torch.zeros(0)
     if fabric.global_rank > 0:
         return
     results: Iterable[Result] = [
         ("none", math.nan, {"relative_l2": errors.mean().item()})
     ]
-    if experiment.uncertainty != "none":
+    if not deterministic:
         samples = (training.train, training.test)
         results = evaluate_noises(experiment, training.model, *samples, seed)
     found = []

@@ -81,10 +81,10 @@ def test_times_and_errors_are_joined(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "read", lambda path: more)
     time = {"case": "darcy", "step_ms": "5", "parameters": "7"}
     rows = [
-        time | {"model": "fno", "setting": "width=8"},
-        time | {"model": "tfno", "setting": "width=8"},
+        time | {"model": "fno", "preset": "short+width=8"},
+        time | {"model": "tfno", "preset": "short+width=8"},
     ]
-    (point,) = tradeoff.points_of("darcy", rows, "short")
+    (point,) = tradeoff.points_of("darcy", rows)
     assert point.errors == pytest.approx((1.0, 3.0))
     assert (point.step_ms, point.parameters) == (5.0, 7)
 

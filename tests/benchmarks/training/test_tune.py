@@ -58,3 +58,19 @@ def test_values_are_trained_and_shown(options, tmp_path, capsys):
 def test_user_errors(words, message, tmp_path, capsys):
     assert main(["tune", "darcy", "fno", *words, "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_value_that_diverges_has_the_worst_result(options, tmp_path):
+    words = ["tune", "darcy", "fno", "--learning-rate", "1e30", "--seeds", "0"]
+    assert main([*words, *options, "--out", str(tmp_path)]) == 0
+    (row,) = records.read(tmp_path / "runs.csv")
+    assert float(row["relative_l2"]) == float("inf")
+
+
+def test_settings_are_combined(options, tmp_path, capsys):
+    words = ["tune", "darcy", "fno", "--width", "4", "8", "--layers", "1", "2"]
+    words += ["--seeds", "0", *options, "--out", str(tmp_path), "--dry-run"]
+    assert main(words) == 0
+    assert "4 of 4 runs are left" in capsys.readouterr().out
+    both = Experiment("darcy", "fno", "none", "smoke+width=8,layers=2").settings
+    assert (both.width, both.layers, both.held_out) == (8, 2, presets.HELD_OUT)

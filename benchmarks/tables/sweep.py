@@ -1,0 +1,73 @@
+"""Tables of chosen learning rates, and of the data from the FNO authors' generator."""
+
+from benchmarks.experiments import DATASETS, MODELS, Experiment, models_of
+from benchmarks.rates import RATES, trials
+from benchmarks.tables import markdown
+from benchmarks.tables.paper_tables import (
+    MEASURES,
+    NOTHING,
+    column,
+    note,
+    select,
+    short_title,
+)
+from benchmarks.tables.records import Record
+from benchmarks.tables.significance import NOTE, Errors, p_values
+
+AUTHORS = ("authors-81", "authors-241")
+
+
+def sweep(found: list[Record]) -> list[str]:
+    """Return errors on held-out samples by learning rate, the best one in bold."""
+    blocks = []
+    for dataset, title in DATASETS.items():
+        lines = []
+        for model in models_of(dataset):
+            own = trials(dataset, model, found)
+            cells = [
+                [t for t in own if (t.rate, t.schedule) == (rate, "one-cycle")]
+                for rate in RATES
+            ]
+            cells.append([t for t in own if t.schedule == "schedule-free"])
+            shown = []
+            for cell in cells:
+                mark = "**" if own and cell and cell[0] == min(own) else ""
+                text = f"{100 * cell[0].error:.2f}" if cell else NOTHING
+                free = f" ({cell[0].rate:g})" if cell and cell is cells[-1] else ""
+                shown.append(f"{mark}{text}{mark}{free}")
+            if own:
+                lines.append([short_title(model), *shown])
+        if lines:
+            head = ["Model", *(f"{rate:g}" for rate in RATES), "Schedule-Free (rate)"]
+            blocks.append(f"**{title}**\n\n{markdown([head, *lines])}")
+    return blocks
+
+
+def authors(found: list[Record], errors: Errors) -> list[str]:
+    """Return errors at both resolutions of the data from the FNO authors' generator."""
+    models = models_of("darcy")
+    groups = {
+        preset: [
+            select(found, Experiment("darcy", model), "none", preset)
+            for model in models
+        ]
+        for preset in AUTHORS
+    }
+    coarse = groups[AUTHORS[0]]
+    if not any(coarse):
+        return []
+    measure = MEASURES["relative_l2"]
+    cells = [column(own, "relative_l2", measure) for own in groups.values()]
+    p = p_values(coarse, errors)
+    lines = [
+        [
+            MODELS[model].title,
+            f"{int(own[0]['parameters']) / 1000:,.1f}",
+            "/".join(dict.fromkeys(r["learning_rate"] for r in own)),
+            *(cells[0][i], p[i], cells[1][i]),
+        ]
+        for i, (model, own) in enumerate(zip(models, coarse, strict=True))
+        if own
+    ]
+    head = ["Model", "Parameters (10³)", "Rate", "RL2 at 81² (10⁻²)", "p", "at 241²"]
+    return [f"{markdown([head, *lines])}\n\n{note(coarse)} {NOTE}"]
