@@ -269,7 +269,8 @@ def show(rows: list[dict[str, str]]) -> str:
             table = tables.markdown([list(COLUMNS.values()), *lines])
             note = (
                 "{train} training steps of APEBench ({licence}), {epochs} epochs, "
-                "batch {batch}, width {width}, {modes} modes. "
+                "batch {batch}, width {width}, {modes} modes; a "
+                "complex parameter counts as two. "
             ).format(**test[0])
             blocks.append(f"**{title}**\n\n{table}\n\n{note}")
     if not blocks:
