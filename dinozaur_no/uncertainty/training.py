@@ -146,7 +146,7 @@ def parameter_groups(
         Learning rate of everything in deterministic diffusion layers, and of the
         mixing and gradient weights of Bayesian ones; ``lr`` by default. These layers
         share few numbers among all modes and want larger steps than the dense weights
-        of FNO: where FNO's rate is 1e-3 to 3e-3, use ten times that.
+        of FNO: where FNO's rate is 1e-3 to 3e-3, use three to ten times that.
     variational_lr : float, optional
         Learning rate of times, posterior and noise. By default ``10 * lr`` for
         posterior and noise, and ``layer_lr`` for the times of deterministic layers.
