@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ._chunks import predictive_of
 from ._cosine_basis import layout_of
-from ._fields import Fields, inputs_and_target, map_fields, residuals
+from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, residuals
+from .amplitude import Seen, fit_amplitude
 from .noise import CorrelatedNoise
 from .predictive import Predictive
 
@@ -26,12 +27,26 @@ _LEAST_NOISE = 1e-6
 
 
 class Observed(NamedTuple):
-    """Residual fields, their positions, and what the samples say about them."""
+    """Residual fields, their positions, and what the samples say about them.
+
+    ``batches`` has what an amplitude of the noise depends on, if there is one.
+    """
 
     residuals: list[Tensor]
     where: list[Tensor | None]
     deviations: list[Tensor]
     variances: list[Tensor]
+    batches: list[Seen]
+
+    def add_batch(
+        self, operator: NoisyModule, output: Fields, args: Args, kwargs: Kwargs
+    ) -> None:
+        """Keep the last fields together with the call that made them."""
+        if operator.noise is not None and operator.noise.amplitude is not None:
+            n = len(output) if isinstance(output, Mapping) else 1
+            spreads = self.variances[-n:] or [r * 0 for r in self.residuals[-n:]]
+            kept = (self.residuals[-n:], spreads)
+            self.batches.append(Seen(*kept, output, args, kwargs))
 
 
 def parts_of(where: Any, like: Fields) -> list[Any]:
@@ -50,13 +65,14 @@ def parts_of(where: Any, like: Fields) -> list[Any]:
 
 def observe_outputs(operator: NoisyModule, batches: Iterable[Any]) -> Observed:
     """Collect residuals of samples."""
-    found = Observed([], [], [], [])
+    found = Observed([], [], [], [], [])
     for batch in batches:
         args, kwargs, target = inputs_and_target(batch)
         where = operator._positions(args, kwargs)
         for output in operator._outputs_for_noise(args, kwargs):
             found.residuals.extend(_kept(r) for r in residuals(output, target))
             found.where.extend(parts_of(where, output))
+            found.add_batch(operator, output, args, kwargs)
     found.deviations.extend(r.new_zeros(0, *r.shape) for r in found.residuals)
     return _not_empty(found)
 
@@ -73,7 +89,7 @@ def observe_means(
             "temperature it takes n_samples, generator and chunk_size"
         )
     checked = operator._checked(**given)
-    found = Observed([], [], [], [])
+    found = Observed([], [], [], [], [])
     for batch in batches:
         args, kwargs, target = inputs_and_target(batch)
         where = operator._positions(args, kwargs)
@@ -86,6 +102,7 @@ def observe_means(
         for part, r in zip(parts, found.residuals[-len(list(parts)) :]):
             found.variances.append(_kept(part.epistemic_variance).view(r.shape))
             found.deviations.append(_pairs(part).view(-1, *r.shape))
+        found.add_batch(operator, means, args, kwargs)
     return _not_empty(found)
 
 
@@ -142,15 +159,30 @@ def white_beyond(seen: Observed, temperature: float) -> Tensor:
 def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> Tensor:
     """Set the spectrum to that of the residuals beyond the samples.
 
+    If the noise has an amplitude, it comes first.
+
     Returns
     -------
     Tensor
         The mean variance of the noise.
     """
-    noise._fit_beyond(seen.residuals, seen.where, seen.deviations, temperature)
-    shape, place = seen.residuals[0].shape, seen.where[0]
+    found, deviations, scales = seen.residuals, seen.deviations, torch.ones(1)
+    if noise.amplitude is not None:
+        fit_amplitude(noise.amplitude, seen.batches, temperature)
+        each = [
+            scale.to(found[0]).cpu()
+            for own in seen.batches
+            for scale in noise._scales(own.prediction, own.args, own.kwargs)
+        ]
+        shaped = [scale.reshape(r.shape) for scale, r in zip(each, found)]
+        found = [r / scale for r, scale in zip(found, shaped)]
+        deviations = [d / scale for d, scale in zip(deviations, shaped)]
+        scales = torch.cat([scale.flatten() for scale in shaped])
+    noise._fit_beyond(found, seen.where, deviations, temperature)
+    shape, place = found[0].shape, seen.where[0]
     like = torch.zeros((), dtype=torch.float64)
-    return noise.spectrum.variance(shape, place, like).mean()
+    level = noise.spectrum.variance(shape, place, like).mean()
+    return level * scales.double().square().mean()
 
 
 def _kept(fields: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ def test_temperature_is_found(noise):
 def test_temperature_has_the_highest_likelihood():
     spread = torch.rand(4, 1, 9, 9).double() + 0.01
     residual = torch.randn_like(spread) * (3 * spread).sqrt()
-    seen = Observed([residual], [None], [], [spread])
+    seen = Observed([residual], [None], [], [spread], [])
     best = best_temperature(seen, per_channel=False)
 
     def score(t):
