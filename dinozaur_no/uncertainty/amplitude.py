@@ -19,8 +19,8 @@ from ._fields import Args, Fields, Kwargs
 _STEPS, _RATE, _DECAY = 300, 1e-2, 1e-3
 #: Every so many batches one is kept to judge the fit by, every so many steps.
 _JUDGED_BATCH, _JUDGED_STEP = 5, 20
-#: Logarithms of amplitudes stay between plus and minus this.
-_LARGEST = 5.0
+#: Logarithms of amplitudes stay between plus and minus this, also for unusual inputs.
+_LARGEST = 2.0
 
 
 class FieldAmplitude(nn.Module):
@@ -59,7 +59,8 @@ class FieldAmplitude(nn.Module):
         modes = (positive_int("n_modes", n_modes),) * d
         self.lifting = nn.Conv1d(n_in + n_out, width, 1)
         self.layers = nn.ModuleList(
-            DiffusionSpectralConv(width, width, modes) for _ in range(2)
+            DiffusionSpectralConv(width, width, modes, gradient_features=False)
+            for _ in range(2)
         )
         self.skips = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in range(2))
         self.projection = nn.Conv1d(width, n_out, 1)

@@ -1,0 +1,145 @@
+"""Scores of a method with several noises, on fields and on their quantities."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.training.recipes import seed_for
+from dinozaur_no import (
+    CorrelatedNoise,
+    Deterministic,
+    LastLayerLaplace,
+    Quantity,
+    VariationalOperator,
+    metrics,
+)
+
+#: Samples of the operator, and fields with noise for each quantity.
+SAMPLES, DRAWS = 32, 400
+POINTS = "points"  # the values of the field itself, beside the quantities
+
+#: A trained model, from its noise to an operator.
+Build = Callable[[Any], Any]
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Test fields: arguments of the model, target, and functions of the target.
+
+    Arguments are scaled as in training; the target is in units of the data.
+    """
+
+    inputs: Mapping[str, Tensor]
+    target: Tensor
+    functions: Mapping[str, Function]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise and how it is fitted."""
+
+    correlated: bool = True
+    tempered: bool = False  # samples, if the method has any
+    amplitude: bool = False
+
+
+NOISES = {
+    "white": Noise(correlated=False),
+    "correlated": Noise(),
+    "tempered": Noise(tempered=True),
+    "amplitude": Noise(tempered=True, amplitude=True),
+}
+#: Methods with an amplitude of the noise.
+_WITH_AMPLITUDES = ("deterministic", "bayesian", "bayesian-after")
+
+
+def noises_of(method: str, on_grid: bool) -> list[str]:
+    """Return the noises of a method; one without samples has no temperature."""
+    return [
+        name
+        for name, noise in NOISES.items()
+        if (name != "tempered" or method != "deterministic")
+        and (not noise.amplitude or (on_grid and method in _WITH_AMPLITUDES))
+    ]
+
+
+def fitted(
+    build: Build, name: str, held_out: Sequence[Any], seed: int, **correlated: Any
+) -> Any:
+    """Build an operator and fit its noise, as a user would.
+
+    ``correlated`` are options of correlated noise; ``amplitude`` among them is a
+    function that makes one.
+    """
+    noise = NOISES[name]
+    make_amplitude = correlated.pop("amplitude", None)
+    if noise.amplitude:
+        torch.manual_seed(seed_for(seed, "amplitude"))
+        correlated["amplitude"] = make_amplitude()
+    operator = build(CorrelatedNoise(**correlated) if noise.correlated else None)
+    plain = isinstance(operator, Deterministic)
+    more = {} if plain else _sampling(seed, "noise")
+    tempered = noise.tempered and not plain
+    operator.fit_noise(held_out, residuals_of="mean", temperature=tempered, **more)
+    return operator
+
+
+def scores(
+    operator: Any, batches: Sequence[Batch], normalizer: Any, seed: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield scores of the points and of each quantity, by name."""
+    options: dict[str, Any] = {}
+    if not isinstance(operator, Deterministic):
+        options = _sampling(seed, "prediction")
+    if isinstance(operator, LastLayerLaplace):
+        options["method"] = "samples"
+    generator = torch.Generator().manual_seed(seed_for(seed, "draws"))
+    fields: list[dict[str, Tensor]] = []
+    drawn: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    shares = []
+    for batch in batches:
+        found = operator.predict(**batch.inputs, **options).denormalize(normalizer)
+        fields.append(metrics.evaluate(found, batch.target, True, fields=True))
+        shares.append(found.epistemic_variance.mean() / found.variance.mean())
+        functions = batch.functions
+        values = found.quantity(_together(functions), DRAWS, generator).samples
+        truth = _together(functions)(batch.target[None])
+        sizes = [f(batch.target[None]).flatten(1).shape[1] for f in functions.values()]
+        parts = zip(values.split(sizes, 1), truth.split(sizes, 1), strict=True)
+        for name, (samples, true) in zip(functions, parts, strict=True):
+            drawn.setdefault(name, []).append((samples, true[0]))
+    joined = {k: torch.cat([f[k] for f in fields]).mean().item() for k in fields[0]}
+    scale = float("nan")
+    if isinstance(operator, VariationalOperator):
+        each = [layer.posterior_scale_tril for layer in operator.layers]
+        scale = torch.cat(each).square().sum(1).sqrt().mean().item()
+    joined |= {
+        "share": torch.stack(shares).mean().item(),
+        "posterior_scale": scale,
+        "temperature": operator.temperature.item(),
+    }
+    yield POINTS, joined
+    for name, pairs in drawn.items():
+        quantity = Quantity(torch.cat([samples for samples, _ in pairs], 1))
+        target = torch.cat([true for _, true in pairs])
+        gaussian = torch.distributions.Normal(quantity.mean, quantity.std)
+        nll = -gaussian.log_prob(target).mean().item()
+        yield name, {**metrics.evaluate_quantity(quantity, target), "nll": nll}
+
+
+def _together(functions: Mapping[str, Function]) -> Function:
+    """Return one function of fields with all values, (samples, values)."""
+
+    def values(fields: Tensor) -> Tensor:
+        return torch.cat([f(fields).flatten(1) for f in functions.values()], 1)
+
+    return values
+
+
+def _sampling(seed: int, purpose: str) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(seed_for(seed, purpose))
+    return {"n_samples": SAMPLES, "generator": generator}

@@ -1,0 +1,101 @@
+"""The study of quantities: smoke tests end to end, functions, scores and tables."""
+
+import math
+
+import pytest
+import torch
+
+from benchmarks import tables
+from benchmarks.__main__ import main
+from benchmarks.studies import quantities, quantities_table
+from benchmarks.studies.quantities_darcy import SHIFTS, block_means, boundary_flux
+from benchmarks.studies.quantity_scores import POINTS, Batch, noises_of, scores
+from dinozaur_no import Deterministic, field_mean
+
+
+def test_smoke_study_of_darcy(tmp_path, capsys):
+    words = ["quantities", "darcy", "--smoke", "--out", str(tmp_path)]
+    words += ["--cache", str(tmp_path / "cache"), "--seeds", "0", "--jobs"]
+    assert main([*words, "deterministic"]) == 0
+    first = tables.read_csv(tmp_path / "quantities.csv")
+    assert main([*words, "deterministic", "bayesian"]) == 0
+    rows = tables.read_csv(tmp_path / "quantities.csv")
+    later = {"bayesian", "bayesian-posterior", "bayesian-all"}
+    assert [r for r in rows if r["method"] not in later] == [
+        r for r in first if r["method"] not in later
+    ]
+    kinds = {(r["test"], r["quantity"]) for r in rows}
+    names = {POINTS, "mean", "block means", "maximum", "flux"}
+    assert kinds == {(test, name) for test in SHIFTS for name in names}
+    methods = {r["method"] for r in rows}
+    assert methods == {
+        "deterministic",
+        "laplace",
+        "bayesian-after",
+        "bayesian",
+        "bayesian-posterior",
+        "bayesian-all",
+    }
+    assert all(0 <= float(r["coverage_90"]) <= 1 for r in rows)
+    shown = quantities_table.show(rows, "darcy")
+    assert shown in capsys.readouterr().out
+    assert main([*words, "deterministic", "bayesian"]) == 0
+    assert "0 of 2 jobs are left" in capsys.readouterr().out
+    assert main([*words, "other"]) == 2
+    assert "unknown job (=other) of darcy" in capsys.readouterr().err
+
+
+def test_other_processes_keep_their_jobs(tmp_path, capsys):
+    words = ["quantities", "darcy", "--smoke", "--out", str(tmp_path)]
+    words += ["--seeds", "0", "--jobs", "dropout"]
+    with quantities.locked(tmp_path / "quantities-darcy-dropout-seed0"):
+        assert main(words) == 0
+    assert "other processes work on all that is left" in capsys.readouterr().out
+    assert not (tmp_path / "quantities.csv").exists()
+
+
+def test_flux_and_block_means_of_known_fields():
+    x = torch.linspace(0, 1, 31)
+    field = (3 * x[:, None] + 0 * x).view(1, 1, 1, 31, 31)
+    coefficient = torch.ones(1, 1, 31, 31)
+    coefficient[..., 16:] = 3
+    flux = boundary_flux(coefficient)(field)
+    assert flux.shape == (1, 1, 1)
+    assert flux.item() == pytest.approx(3 * (16 + 3 * 15) / 31)
+    blocks = block_means(field[..., :30, :30])
+    expected = 3 * (torch.tensor([4.5, 14.5, 24.5]) / 30).repeat_interleave(3)
+    torch.testing.assert_close(blocks[0, 0, 0], expected)
+
+
+class Zero(torch.nn.Module):
+    def forward(self, x):
+        return 0 * x
+
+
+class Scale:
+    def inverse_transform(self, x):
+        return 2 * x
+
+
+def test_scores_of_a_known_error():
+    """Errors are constants of deviation 2: white noise is too narrow for means."""
+    torch.manual_seed(0)
+    x = torch.randn(60, 1, 8, 8)
+    target = 2 * torch.randn(60, 1, 1, 1).expand(x.shape)
+    parts = zip(x.split(20), target.split(20), strict=True)
+    batches = [Batch({"x": a}, u, {"mean": field_mean}) for a, u in parts]
+    operator = Deterministic(Zero(), noise_variance=1.0)
+    found = dict(scores(operator, batches, Scale(), 0))
+    assert found[POINTS]["coverage_90"] == pytest.approx(0.9, abs=0.1)
+    assert found["mean"]["coverage_90"] < 0.3
+    assert found["mean"]["width_90"] == pytest.approx(2 * 1.645 * 2 / 8, rel=0.1)
+    std = 2 / 8
+    truth = field_mean(target[None])[0]
+    nll = (truth / std).square().mean() / 2 + math.log(std * math.sqrt(2 * math.pi))
+    assert found["mean"]["nll"] == pytest.approx(nll.item(), rel=0.15)
+
+
+def test_noises():
+    assert noises_of("deterministic", False) == ["white", "correlated"]
+    assert "tempered" in noises_of("bayesian", False)
+    assert "amplitude" in noises_of("deterministic", True)
