@@ -16,14 +16,19 @@ from typing import Any
 from benchmarks import environment, options, tables
 from benchmarks.files import locked
 from benchmarks.studies import quantities_table
+from benchmarks.studies.quantities_bodies import Bodies
 from benchmarks.studies.quantities_darcy import Darcy
 from benchmarks.studies.quantities_table import KEY, NUMBERS
-from benchmarks.studies.quantity_scores import DRAWS, SAMPLES, fitted, noises_of, scores
+from benchmarks.studies.quantity_scores import DRAWS, fitted, noises_of, scores
 from benchmarks.tables import Row
 from benchmarks.training.devices import check_device
 
 CSV = tables.RESULTS / "quantities.csv"
-PROBLEMS: dict[str, Callable[..., Any]] = {"darcy": Darcy}
+PROBLEMS: dict[str, Callable[..., Any]] = {
+    "darcy": Darcy,
+    "car": Bodies,
+    "ahmed": Bodies,
+}
 
 ENSEMBLE = "ensemble"
 Job = tuple[str, str, int]  # data set, run, seed
@@ -93,16 +98,15 @@ def evaluate(problem: Any, job: str, seed: int, path: Path) -> None:
     """Train the model of a job, fit every noise, add the scores."""
     for method, build in problem.methods(job, seed):
         rows = []
-        for noise in noises_of(method, problem.on_grid):
-            operator = fitted(
-                build, noise, problem.held_out(), seed, **problem.noise_options
-            )
+        for noise in noises_of(method, problem.amplitudes):
+            given = (problem.held_out(), seed, problem.samples)
+            operator = fitted(build, noise, *given, **problem.noise_options)
             for test, batches in problem.tests():
                 count = sum(len(batch.target) for batch in batches)
-                found = scores(operator, batches, problem.normalizer, seed)
+                found = scores(operator, batches, problem.normalizer, *given[1:])
                 for quantity, values in found:
                     key = (problem.name, test, method, noise, str(seed), quantity)
-                    rows.append(_row(key, values, problem.setup, count))
+                    rows.append(_row(key, values, problem, count))
             print(f"{problem.name} {method} {seed}, {noise} noise: done", flush=True)
         add(path, rows)
 
@@ -145,20 +149,20 @@ def _done(job: Job, path: Path) -> bool:
     return all(
         (method, noise) in have
         for method in kind.jobs[name]
-        for noise in noises_of(method, kind.on_grid)
+        for noise in noises_of(method, kind.amplitudes)
     )
 
 
 def _row(
-    key: tuple[str, ...], values: dict[str, float], setup: dict[str, str], count: int
+    key: tuple[str, ...], values: dict[str, float], problem: Any, count: int
 ) -> Row:
     found = {name: values.get(name) for name in NUMBERS}
     return {
         **dict(zip(KEY, key, strict=True)),
         **{k: "" if v is None or v != v else f"{v:.6g}" for k, v in found.items()},
-        **setup,
+        **problem.setup,
         "fields": str(count),
-        "samples": str(SAMPLES),
+        "samples": str(problem.samples),
         "draws": str(DRAWS),
         **environment.describe(),
     }

@@ -79,7 +79,8 @@ class Darcy:
     }
     #: Members of the ensemble, whose result counts for its first seed.
     members = (0, 1, 2)
-    on_grid = True
+    samples = 32
+    amplitudes = ("deterministic", "bayesian", "bayesian-after")
 
     def __init__(self, name: str, args: argparse.Namespace, folder: Path) -> None:
         self.size = SMOKE if args.smoke else FULL
@@ -90,7 +91,8 @@ class Darcy:
         with locked(place, notice="darcy: waiting for data"):
             loaded = {name: self._load(name) for name in SHIFTS}
         size, train = self.size, loaded["test"].train
-        parts = torch.arange(size.n_train + size.n_held_out).split(size.n_train)
+        counts = (size.n_train, size.n_held_out)
+        parts = torch.arange(sum(counts)).split(counts)
         kept, held_out = (
             OperatorDataset(train.source, train.item, part.tolist()) for part in parts
         )
@@ -200,7 +202,7 @@ class Darcy:
     ) -> VariationalOperator:
         """Train on with the correlated likelihood: the posterior alone, or all."""
         operator: VariationalOperator = fitted(
-            partial(_with_noise, trained), "correlated", self.held_out(), seed
+            partial(_with_noise, trained), "correlated", self.held_out(), seed, 32
         )
         train = Samples(self.splits.train, self.splits, "cpu", scaled=True)
         groups = parameter_groups(

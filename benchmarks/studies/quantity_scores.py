@@ -17,8 +17,7 @@ from dinozaur_no import (
     metrics,
 )
 
-#: Samples of the operator, and fields with noise for each quantity.
-SAMPLES, DRAWS = 32, 400
+DRAWS = 400  # fields with noise for each quantity
 POINTS = "points"  # the values of the field itself, beside the quantities
 
 #: A trained model, from its noise to an operator.
@@ -53,22 +52,28 @@ NOISES = {
     "tempered": Noise(tempered=True),
     "amplitude": Noise(tempered=True, amplitude=True),
 }
-#: Methods with an amplitude of the noise.
-_WITH_AMPLITUDES = ("deterministic", "bayesian", "bayesian-after")
 
 
-def noises_of(method: str, on_grid: bool) -> list[str]:
-    """Return the noises of a method; one without samples has no temperature."""
+def noises_of(method: str, amplitudes: Sequence[str]) -> list[str]:
+    """Return the noises of a method, given the methods that have an amplitude.
+
+    A method without samples has no temperature.
+    """
     return [
         name
         for name, noise in NOISES.items()
         if (name != "tempered" or method != "deterministic")
-        and (not noise.amplitude or (on_grid and method in _WITH_AMPLITUDES))
+        and (not noise.amplitude or method in amplitudes)
     ]
 
 
 def fitted(
-    build: Build, name: str, held_out: Sequence[Any], seed: int, **correlated: Any
+    build: Build,
+    name: str,
+    held_out: Sequence[Any],
+    seed: int,
+    samples: int,
+    **correlated: Any,
 ) -> Any:
     """Build an operator and fit its noise, as a user would.
 
@@ -82,19 +87,19 @@ def fitted(
         correlated["amplitude"] = make_amplitude()
     operator = build(CorrelatedNoise(**correlated) if noise.correlated else None)
     plain = isinstance(operator, Deterministic)
-    more = {} if plain else _sampling(seed, "noise")
+    more = {} if plain else _sampling(seed, "noise", samples)
     tempered = noise.tempered and not plain
     operator.fit_noise(held_out, residuals_of="mean", temperature=tempered, **more)
     return operator
 
 
 def scores(
-    operator: Any, batches: Sequence[Batch], normalizer: Any, seed: int
+    operator: Any, batches: Sequence[Batch], normalizer: Any, seed: int, samples: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield scores of the points and of each quantity, by name."""
     options: dict[str, Any] = {}
     if not isinstance(operator, Deterministic):
-        options = _sampling(seed, "prediction")
+        options = _sampling(seed, "prediction", samples)
     if isinstance(operator, LastLayerLaplace):
         options["method"] = "samples"
     generator = torch.Generator().manual_seed(seed_for(seed, "draws"))
@@ -110,8 +115,8 @@ def scores(
         truth = _together(functions)(batch.target[None])
         sizes = [f(batch.target[None]).flatten(1).shape[1] for f in functions.values()]
         parts = zip(values.split(sizes, 1), truth.split(sizes, 1), strict=True)
-        for name, (samples, true) in zip(functions, parts, strict=True):
-            drawn.setdefault(name, []).append((samples, true[0]))
+        for name, (own, true) in zip(functions, parts, strict=True):
+            drawn.setdefault(name, []).append((own, true[0]))
     joined = {k: torch.cat([f[k] for f in fields]).mean().item() for k in fields[0]}
     scale = float("nan")
     if isinstance(operator, VariationalOperator):
@@ -124,7 +129,7 @@ def scores(
     }
     yield POINTS, joined
     for name, pairs in drawn.items():
-        quantity = Quantity(torch.cat([samples for samples, _ in pairs], 1))
+        quantity = Quantity(torch.cat([own for own, _ in pairs], 1))
         target = torch.cat([true for _, true in pairs])
         gaussian = torch.distributions.Normal(quantity.mean, quantity.std)
         nll = -gaussian.log_prob(target).mean().item()
@@ -140,6 +145,6 @@ def _together(functions: Mapping[str, Function]) -> Function:
     return values
 
 
-def _sampling(seed: int, purpose: str) -> dict[str, Any]:
+def _sampling(seed: int, purpose: str, samples: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed_for(seed, purpose))
-    return {"n_samples": SAMPLES, "generator": generator}
+    return {"n_samples": samples, "generator": generator}

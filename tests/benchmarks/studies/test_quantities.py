@@ -85,7 +85,7 @@ def test_scores_of_a_known_error():
     parts = zip(x.split(20), target.split(20), strict=True)
     batches = [Batch({"x": a}, u, {"mean": field_mean}) for a, u in parts]
     operator = Deterministic(Zero(), noise_variance=1.0)
-    found = dict(scores(operator, batches, Scale(), 0))
+    found = dict(scores(operator, batches, Scale(), 0, 4))
     assert found[POINTS]["coverage_90"] == pytest.approx(0.9, abs=0.1)
     assert found["mean"]["coverage_90"] < 0.3
     assert found["mean"]["width_90"] == pytest.approx(2 * 1.645 * 2 / 8, rel=0.1)
@@ -96,6 +96,6 @@ def test_scores_of_a_known_error():
 
 
 def test_noises():
-    assert noises_of("deterministic", False) == ["white", "correlated"]
-    assert "tempered" in noises_of("bayesian", False)
-    assert "amplitude" in noises_of("deterministic", True)
+    assert noises_of("deterministic", ()) == ["white", "correlated"]
+    assert "tempered" in noises_of("bayesian", ())
+    assert "amplitude" in noises_of("deterministic", ("deterministic",))
