@@ -38,10 +38,10 @@ from dinozaur_no import (
 
 #: Fields that no choice was made on, and fields to make choices on.
 FIRST_TEST_SEED, FIRST_TUNE_SEED = 4_000_000, 3_000_000
-#: Other distributions: patches of three quarters of the size, twice the contrast.
+#: Other distributions: a third more contrast, smaller patches of equal permeability.
 SHIFTS: Mapping[str, Mapping[str, Any]] = {
     "test": {},
-    "contrast": {"high": 24},
+    "contrast": {"high": 16},
     "length scale": {"tau": 6.0},
 }
 #: Epochs under the correlated likelihood, and their learning rate for posteriors.
