@@ -15,11 +15,19 @@ from typing import Any
 
 from benchmarks import environment, options, tables
 from benchmarks.files import locked
+from benchmarks.studies import quantities_picture as picture
 from benchmarks.studies import quantities_table
 from benchmarks.studies.quantities_bodies import Bodies
 from benchmarks.studies.quantities_darcy import Darcy
 from benchmarks.studies.quantities_table import KEY, NUMBERS
-from benchmarks.studies.quantity_scores import DRAWS, fitted, noises_of, scores
+from benchmarks.studies.quantity_scores import (
+    DRAWS,
+    fitted,
+    intervals_of_means,
+    noises_of,
+    remembering,
+    scores,
+)
 from benchmarks.tables import Row
 from benchmarks.training.devices import check_device
 
@@ -31,6 +39,8 @@ PROBLEMS: dict[str, Callable[..., Any]] = {
 }
 
 ENSEMBLE = "ensemble"
+#: The run whose intervals are pictured, and its noises.
+SHOWN, PICTURED = ("darcy", "deterministic", 0), ("white", "correlated")
 Job = tuple[str, str, int]  # data set, run, seed
 
 
@@ -66,6 +76,10 @@ def run(args: argparse.Namespace) -> None:
         rows = tables.read_csv(path)
         for dataset in args.datasets or PROBLEMS:
             print(f"\n{quantities_table.show(rows, dataset)}")
+    intervals = path.with_name(picture.CSV.name)
+    if intervals.exists():
+        folder = args.out or tables.STATIC
+        picture.draw(tables.read_csv(intervals), folder / "quantities.png")
 
 
 def work_off(dataset: str, path: Path, args: argparse.Namespace) -> None:
@@ -96,17 +110,25 @@ def work_off(dataset: str, path: Path, args: argparse.Namespace) -> None:
 
 def evaluate(problem: Any, job: str, seed: int, path: Path) -> None:
     """Train the model of a job, fit every noise, add the scores."""
+    held_out, tests = problem.held_out(), dict(problem.tests())
     for method, build in problem.methods(job, seed):
-        rows = []
+        rows, shared = [], remembering(build, {})
         for noise in noises_of(method, problem.amplitudes):
-            given = (problem.held_out(), seed, problem.samples)
-            operator = fitted(build, noise, *given, **problem.noise_options)
-            for test, batches in problem.tests():
+            operator = fitted(
+                *(shared, noise, held_out, seed, problem.samples),
+                **problem.noise_options,
+            )
+            for test, batches in tests.items():
                 count = sum(len(batch.target) for batch in batches)
-                found = scores(operator, batches, problem.normalizer, *given[1:])
-                for quantity, values in found:
+                given = (problem.normalizer, seed, problem.samples)
+                for quantity, values in scores(operator, batches, *given):
                     key = (problem.name, test, method, noise, str(seed), quantity)
                     rows.append(_row(key, values, problem, count))
+            if (problem.name, method, seed) == SHOWN and noise in PICTURED:
+                ends = intervals_of_means(
+                    operator, tests["test"][0], problem.normalizer, seed
+                )
+                picture.add(path.with_name(picture.CSV.name), noise, ends)
             print(f"{problem.name} {method} {seed}, {noise} noise: done", flush=True)
         add(path, rows)
 

@@ -21,7 +21,7 @@ from benchmarks.studies.demo import BATCH, RATE
 from benchmarks.studies.quantity_scores import Batch, Build, Function, fitted
 from benchmarks.training import loop
 from benchmarks.training.devices import launch_device
-from benchmarks.training.recipes import WARM_SCALE, Recipe, seed_for
+from benchmarks.training.recipes import Recipe, seed_for
 from benchmarks.training.samples import Samples
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -63,7 +63,7 @@ class Size:
     epochs: int
 
 
-FULL = Size(512, 128, 256, 128, 241, 8, 32, 12, 40)
+FULL = Size(512, 128, 192, 64, 241, 8, 32, 12, 30)
 SMOKE = Size(16, 16, 6, 4, 17, 1, 4, 4, 4)
 
 
@@ -72,15 +72,15 @@ class Darcy:
 
     name = "darcy"
     jobs: Mapping[str, tuple[str, ...]] = {
-        "deterministic": ("deterministic", "laplace", "bayesian-after"),
+        "deterministic": ("deterministic", "laplace"),
         "dropout": ("dropout",),
         "bayesian": ("bayesian", "bayesian-posterior", "bayesian-all"),
         "ensemble": ("ensemble",),
     }
     #: Members of the ensemble, whose result counts for its first seed.
     members = (0, 1, 2)
-    samples = 32
-    amplitudes = ("deterministic", "bayesian", "bayesian-after")
+    samples = 16
+    amplitudes = ("deterministic", "bayesian")
 
     def __init__(self, name: str, args: argparse.Namespace, folder: Path) -> None:
         self.size = SMOKE if args.smoke else FULL
@@ -149,11 +149,6 @@ class Darcy:
         elif job == "deterministic":
             yield job, lambda noise: Deterministic(model.model, noise=noise)
             yield "laplace", partial(self._laplace, model.model)
-            for layer in model.layers:
-                eye = torch.eye(layer.posterior_size)
-                layer.posterior_scale_tril = WARM_SCALE * eye
-            after = self._refitted(model, False, seed)
-            yield "bayesian-after", partial(_with_noise, after)
         else:
             yield job, partial(_with_noise, model)
             for name, weights in (("posterior", False), ("all", True)):
@@ -202,7 +197,11 @@ class Darcy:
     ) -> VariationalOperator:
         """Train on with the correlated likelihood: the posterior alone, or all."""
         operator: VariationalOperator = fitted(
-            partial(_with_noise, trained), "correlated", self.held_out(), seed, 32
+            partial(_with_noise, trained),
+            "correlated",
+            self.held_out(),
+            seed,
+            self.samples,
         )
         train = Samples(self.splits.train, self.splits, "cpu", scaled=True)
         groups = parameter_groups(

@@ -20,7 +20,6 @@ METHODS = {
     "dropout": "dropout",
     "laplace": "Laplace",
     "ensemble": "ensemble",
-    "bayesian-after": "Bayesian, posterior after training",
     "bayesian": "Bayesian",
     "bayesian-posterior": "Bayesian, posterior refitted",
     "bayesian-all": "Bayesian, all refitted",

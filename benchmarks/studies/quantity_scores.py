@@ -14,6 +14,7 @@ from dinozaur_no import (
     LastLayerLaplace,
     Quantity,
     VariationalOperator,
+    field_mean,
     metrics,
 )
 
@@ -65,6 +66,30 @@ def noises_of(method: str, amplitudes: Sequence[str]) -> list[str]:
         if (name != "tempered" or method != "deterministic")
         and (not noise.amplitude or method in amplitudes)
     ]
+
+
+def remembering(build: Build, memory: dict[Any, Any]) -> Build:
+    """Let all operators of a method share samples of the same input.
+
+    They differ in their noise only. Inputs are known by their place in memory, so they
+    have to stay there.
+    """
+
+    def make(noise: Any) -> Any:
+        operator = build(noise)
+        if not operator._noise_sets_spread:
+            compute = operator._chunks
+
+            def chunks(args: Any, kwargs: Any, options: Any) -> Iterator[Any]:
+                key = tuple(t.data_ptr() for t in (*args, *kwargs.values()))
+                if key not in memory:
+                    memory[key] = list(compute(args, kwargs, options))
+                yield from memory[key]
+
+            operator._chunks = chunks
+        return operator
+
+    return make
 
 
 def fitted(
@@ -134,6 +159,17 @@ def scores(
         gaussian = torch.distributions.Normal(quantity.mean, quantity.std)
         nll = -gaussian.log_prob(target).mean().item()
         yield name, {**metrics.evaluate_quantity(quantity, target), "nll": nll}
+
+
+def intervals_of_means(
+    operator: Any, batch: Batch, normalizer: Any, seed: int
+) -> Iterator[tuple[float, float, float]]:
+    """Yield ends of the 90 % interval of the mean of each field, and the truth."""
+    found = operator.predict(**batch.inputs).denormalize(normalizer)
+    generator = torch.Generator().manual_seed(seed_for(seed, "draws"))
+    low, high = found.quantity(field_mean, DRAWS, generator).interval(0.9)
+    truth = field_mean(batch.target[None])[0]
+    yield from zip(*(v.flatten().tolist() for v in (low, high, truth)), strict=True)
 
 
 def _together(functions: Mapping[str, Function]) -> Function:

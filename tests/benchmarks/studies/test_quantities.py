@@ -2,15 +2,27 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from support.runs import is_png
 
 from benchmarks import tables
 from benchmarks.__main__ import main
+from benchmarks.data.generators.car import CAR
+from benchmarks.data.generators.meshes import box_surface
 from benchmarks.studies import quantities, quantities_table
+from benchmarks.studies.quantities_bodies import body_functions
 from benchmarks.studies.quantities_darcy import SHIFTS, block_means, boundary_flux
-from benchmarks.studies.quantity_scores import POINTS, Batch, noises_of, scores
-from dinozaur_no import Deterministic, field_mean
+from benchmarks.studies.quantity_scores import (
+    NOISES,
+    POINTS,
+    Batch,
+    noises_of,
+    remembering,
+    scores,
+)
+from dinozaur_no import Deterministic, MCDropout, field_mean
 
 
 def test_smoke_study_of_darcy(tmp_path, capsys):
@@ -31,7 +43,6 @@ def test_smoke_study_of_darcy(tmp_path, capsys):
     assert methods == {
         "deterministic",
         "laplace",
-        "bayesian-after",
         "bayesian",
         "bayesian-posterior",
         "bayesian-all",
@@ -41,8 +52,22 @@ def test_smoke_study_of_darcy(tmp_path, capsys):
     assert shown in capsys.readouterr().out
     assert main([*words, "deterministic", "bayesian"]) == 0
     assert "0 of 2 jobs are left" in capsys.readouterr().out
+    assert is_png(tmp_path / "quantities.png")
+    intervals = tables.read_csv(tmp_path / "quantities_intervals.csv")
+    assert {r["noise"] for r in intervals} == {"white", "correlated"}
     assert main([*words, "other"]) == 2
     assert "unknown job (=other) of darcy" in capsys.readouterr().err
+
+
+def test_smoke_study_of_bodies(tmp_path):
+    words = ["quantities", "ahmed", "--smoke", "--out", str(tmp_path)]
+    words += ["--cache", str(tmp_path / "cache"), "--seeds", "0", "--jobs", "bayesian"]
+    assert main(words) == 0
+    rows = tables.read_csv(tmp_path / "quantities.csv")
+    names = {POINTS, "drag", "front drag", "lift", "suction"}
+    kinds = {(r["test"], r["quantity"]) for r in rows}
+    assert kinds == {(test, name) for test in ("test", "outside") for name in names}
+    assert {r["noise"] for r in rows} == set(NOISES)
 
 
 def test_other_processes_keep_their_jobs(tmp_path, capsys):
@@ -93,6 +118,34 @@ def test_scores_of_a_known_error():
     truth = field_mean(target[None])[0]
     nll = (truth / std).square().mean() / 2 + math.log(std * math.sqrt(2 * math.pi))
     assert found["mean"]["nll"] == pytest.approx(nll.item(), rel=0.15)
+
+
+def test_forces_of_a_box():
+    """A linear pressure acts as buoyancy: minus volume times slope."""
+    vertices, triangles = box_surface((8, 8, 8))
+    low, high = np.array(CAR.bounds)
+    sample = {"vertices": (vertices + 1) / 2, "triangles": triangles}
+    functions = body_functions(sample, CAR)
+    place = torch.from_numpy(low + (high - low) * (vertices + 1) / 2)
+    pressure = (2 * place[:, 0] + 3 * place[:, 2]).view(1, 1, -1, 1)
+    volume = np.prod(high - low)
+    assert functions["drag"](pressure).item() == pytest.approx(-2 * volume)
+    assert functions["lift"](pressure).item() == pytest.approx(-3 * volume)
+    assert functions["suction"](pressure).item() == pytest.approx(
+        -pressure.min().item()
+    )
+
+
+def test_samples_are_shared():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Dropout(0.5))
+    build = remembering(lambda noise: MCDropout(model, noise=noise), {})
+    x, other = torch.ones(2, 1, 8, 8), torch.ones(2, 1, 8, 8)
+    first, second = (build(None).predict(x, n_samples=5) for _ in range(2))
+    assert torch.equal(first.samples, second.samples)
+    assert not torch.equal(
+        first.samples, build(None).predict(other, n_samples=5).samples
+    )
 
 
 def test_noises():
