@@ -111,9 +111,8 @@ def fitted(
         torch.manual_seed(seed_for(seed, "amplitude"))
         correlated["amplitude"] = make_amplitude()
     operator = build(CorrelatedNoise(**correlated) if noise.correlated else None)
-    plain = isinstance(operator, Deterministic)
-    more = {} if plain else _sampling(seed, "noise", samples)
-    tempered = noise.tempered and not plain
+    more = _sampling(operator, seed, "noise", samples)
+    tempered = noise.tempered and not isinstance(operator, Deterministic)
     operator.fit_noise(held_out, residuals_of="mean", temperature=tempered, **more)
     return operator
 
@@ -122,9 +121,7 @@ def scores(
     operator: Any, batches: Sequence[Batch], normalizer: Any, seed: int, samples: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield scores of the points and of each quantity, by name."""
-    options: dict[str, Any] = {}
-    if not isinstance(operator, Deterministic):
-        options = _sampling(seed, "prediction", samples)
+    options = _sampling(operator, seed, "prediction", samples)
     if isinstance(operator, LastLayerLaplace):
         options["method"] = "samples"
     generator = torch.Generator().manual_seed(seed_for(seed, "draws"))
@@ -181,6 +178,9 @@ def _together(functions: Mapping[str, Function]) -> Function:
     return values
 
 
-def _sampling(seed: int, purpose: str, samples: int) -> dict[str, Any]:
+def _sampling(operator: Any, seed: int, purpose: str, samples: int) -> dict[str, Any]:
+    """Return options of sampling, for methods that have them."""
+    if "n_samples" not in operator._options:
+        return {}
     generator = torch.Generator().manual_seed(seed_for(seed, purpose))
     return {"n_samples": samples, "generator": generator}
