@@ -24,7 +24,6 @@ GROUPS = {
     },
     "Studies": {
         "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
-        "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
         "quantities": ("studies.quantities", "intervals of means, maxima and forces"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),
     },

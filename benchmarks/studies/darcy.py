@@ -1,4 +1,4 @@
-"""Darcy flow and an FNO, as the demo and the study of calibration use them."""
+"""Darcy flow and an FNO, as the demo and the study of quantities use them."""
 
 from collections.abc import Callable
 from pathlib import Path

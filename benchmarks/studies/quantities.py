@@ -41,6 +41,8 @@ PROBLEMS: dict[str, Callable[..., Any]] = {
 ENSEMBLE = "ensemble"
 #: The run whose intervals are pictured, and its noises.
 SHOWN, PICTURED = ("darcy", "deterministic", 0), ("white", "correlated")
+#: The run whose posterior is pictured.
+POSTERIOR = ("darcy", "bayesian", "white", 0)
 Job = tuple[str, str, int]  # data set, run, seed
 
 
@@ -124,11 +126,13 @@ def evaluate(problem: Any, job: str, seed: int, path: Path) -> None:
                 for quantity, values in scores(operator, batches, *given):
                     key = (problem.name, test, method, noise, str(seed), quantity)
                     rows.append(_row(key, values, problem, count))
+            first = (operator, tests["test"][0], problem.normalizer)
             if (problem.name, method, seed) == SHOWN and noise in PICTURED:
-                ends = intervals_of_means(
-                    operator, tests["test"][0], problem.normalizer, seed
-                )
+                ends = intervals_of_means(*first, seed)
                 picture.add(path.with_name(picture.CSV.name), noise, ends)
+            if (problem.name, method, noise, seed) == POSTERIOR:
+                folder = tables.STATIC if path == CSV else path.parent
+                picture.draw_posterior(*first, folder)
             print(f"{problem.name} {method} {seed}, {noise} noise: done", flush=True)
         add(path, rows)
 

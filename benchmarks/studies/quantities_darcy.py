@@ -15,13 +15,12 @@ from benchmarks.data.splits import OperatorDataset, Splits
 from benchmarks.data.store import CACHE_DIR
 from benchmarks.files import locked
 from benchmarks.models import DROPOUT, NO_SCALE
-from benchmarks.studies.calibration import deterministic, warm_started
 from benchmarks.studies.darcy import load_fields, padded_fno
 from benchmarks.studies.demo import BATCH, RATE
 from benchmarks.studies.quantity_scores import Batch, Build, Function, fitted
 from benchmarks.training import loop
 from benchmarks.training.devices import launch_device
-from benchmarks.training.recipes import Recipe, seed_for
+from benchmarks.training.recipes import WARM_SCALE, Phase, Recipe, seed_for
 from benchmarks.training.samples import Samples
 from dinozaur_no import (
     BayesianDiffusionConv,
@@ -64,7 +63,22 @@ class Size:
 
 
 FULL = Size(512, 128, 192, 64, 241, 8, 32, 12, 30)
-SMOKE = Size(16, 16, 6, 4, 17, 1, 4, 4, 4)
+SMOKE = Size(32, 16, 6, 4, 17, 1, 8, 4, 8)
+
+
+def deterministic(epochs: int) -> list[Phase]:
+    """Return one phase without posterior scale and without KL divergence.
+
+    The loss is a Gaussian likelihood with noise in closed form.
+    """
+    return [Phase(0, epochs, RATE, "elbo", kl_weight=0.0)]
+
+
+def warm_started(epochs: int) -> list[Phase]:
+    """Return three quarters of the steps deterministic, then a posterior."""
+    warm = 3 * epochs // 4
+    later = Phase(warm, epochs, RATE / 3, "elbo", 10 * RATE, scale=WARM_SCALE)
+    return [*deterministic(warm), later]
 
 
 class Darcy:

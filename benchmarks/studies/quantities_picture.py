@@ -1,11 +1,16 @@
-"""Picture of the study of quantities: intervals of the mean pressure of test fields."""
+"""Pictures of the study of quantities: intervals of means, and a learned posterior."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from benchmarks import tables
 from benchmarks.files import atomic_path, locked
+from benchmarks.studies.quantity_scores import Batch
 from benchmarks.tables import Row
+from dinozaur_no import plots
 
 CSV = tables.RESULTS / "quantities_intervals.csv"
 N_FIELDS = 30
@@ -48,3 +53,23 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     panels[0].set_ylabel("mean pressure (10$^{-3}$)")
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
+
+
+def draw_posterior(operator: Any, batch: Batch, normalizer: Any, folder: Path) -> None:
+    """Draw the learned posterior and the first test field, one picture each."""
+    first = {name: fields[:1].clone() for name, fields in batch.inputs.items()}
+    found = operator.predict(**first, n_samples=100).denormalize(normalizer)
+    truth, square = batch.target[:1], (1.0, 1.0)
+    figures = {
+        "times": plots.plot_times(operator),
+        "posteriors": plots.plot_posteriors(operator),
+        "covariances": plots.plot_covariances(operator, correlation=True),
+        "samples": plots.plot_samples(
+            found, truth, coordinates=torch.linspace(0, 1, truth.shape[-1])
+        ),
+        "uncertainty": plots.plot_uncertainty(found, truth, extent=square),
+        "correlation": plots.plot_correlation(found, extent=square),
+    }
+    for name, figure in figures.items():
+        with atomic_path(folder / f"bayesian_{name}.png") as temporary:
+            figure.savefig(temporary, format="png")

@@ -24,6 +24,13 @@ METHODS = {
     "bayesian-posterior": "Bayesian, posterior refitted",
     "bayesian-all": "Bayesian, all refitted",
 }
+#: Lines of the short table.
+PLAIN = {
+    ("deterministic", "white"): "deterministic, independent noise",
+    ("deterministic", "correlated"): "deterministic, correlated noise",
+    ("bayesian", "white"): "Bayesian, independent noise",
+    ("bayesian", "tempered"): "Bayesian, correlated noise, tempered",
+}
 
 
 def place(row: Row) -> tuple[Any, ...]:
@@ -44,6 +51,22 @@ def show(rows: Sequence[Row], dataset: str) -> str:
     for test in dict.fromkeys(row["test"] for row in own):
         blocks.append(f"**{test}**\n\n{_table([r for r in own if r['test'] == test])}")
     return "\n\n".join([*blocks, _note(own)])
+
+
+def plain(rows: Sequence[Row]) -> str:
+    """Return coverages on Darcy flow, the short table of the README."""
+    own = [r for r in rows if (r["dataset"], r["test"]) == ("darcy", "test")]
+    if not own:
+        return "No results yet. Run `python -m benchmarks quantities darcy`."
+    names = list(dict.fromkeys(r["quantity"] for r in own))
+    lines = [["Method and noise", *(name.capitalize() for name in names)]]
+    for (method, noise), title in PLAIN.items():
+        some = [r for r in own if (r["method"], r["noise"]) == (method, noise)]
+        if some:
+            each = [[r for r in some if r["quantity"] == name] for name in names]
+            shares = [f"{100 * _mean(group, 'coverage_90'):.0f} %" for group in each]
+            lines.append([title, *shares])
+    return f"{tables.markdown(lines)}\n\n{_note(own)}"
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -71,8 +71,8 @@ def noises_of(method: str, amplitudes: Sequence[str]) -> list[str]:
 def remembering(build: Build, memory: dict[Any, Any]) -> Build:
     """Let all operators of a method share samples of the same input.
 
-    They differ in their noise only. Inputs are known by their place in memory, so they
-    have to stay there.
+    They differ in their noise only. Inputs are known by their place in memory, so the
+    memory keeps them.
     """
 
     def make(noise: Any) -> Any:
@@ -81,10 +81,11 @@ def remembering(build: Build, memory: dict[Any, Any]) -> Build:
             compute = operator._chunks
 
             def chunks(args: Any, kwargs: Any, options: Any) -> Iterator[Any]:
-                key = tuple(t.data_ptr() for t in (*args, *kwargs.values()))
+                inputs = (*args, *kwargs.values())
+                key = tuple((t.data_ptr(), t.shape) for t in inputs)
                 if key not in memory:
-                    memory[key] = list(compute(args, kwargs, options))
-                yield from memory[key]
+                    memory[key] = inputs, list(compute(args, kwargs, options))
+                yield from memory[key][1]
 
             operator._chunks = chunks
         return operator

@@ -20,14 +20,20 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
     from benchmarks.data import report
-    from benchmarks.studies import calibration, demo
+    from benchmarks.studies import demo, quantities_table
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
     runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
-        "calibration": partial(_shown, calibration.show, "calibration.csv"),
+        "quantities": partial(_shown_if_any, quantities_table.plain),
+        **{
+            f"quantities-{name}": partial(
+                _shown_if_any, partial(quantities_table.show, dataset=name)
+            )
+            for name in ("darcy", "car", "ahmed")
+        },
         "data": partial(_shown, report.show, "data.csv"),
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }
@@ -39,6 +45,11 @@ def _from_runs(name: str, preset: str) -> str:
 
 def _shown(show: Callable[[Any], str], file: str) -> str:
     return show(tables.read_csv(tables.RESULTS / file))
+
+
+def _shown_if_any(show: Callable[[Any], str]) -> str:
+    path = tables.RESULTS / "quantities.csv"
+    return show(tables.read_csv(path) if path.exists() else [])
 
 
 def pages(root: Path = tables.ROOT) -> list[Path]:

@@ -22,6 +22,7 @@ from benchmarks.studies.quantity_scores import (
     remembering,
     scores,
 )
+from benchmarks.training.loop import Run
 from dinozaur_no import Deterministic, MCDropout, field_mean
 
 
@@ -53,6 +54,9 @@ def test_smoke_study_of_darcy(tmp_path, capsys):
     assert main([*words, "deterministic", "bayesian"]) == 0
     assert "0 of 2 jobs are left" in capsys.readouterr().out
     assert is_png(tmp_path / "quantities.png")
+    pictures = list(tmp_path.glob("bayesian_*.png"))
+    assert len(pictures) == 6
+    assert all(map(is_png, pictures))
     intervals = tables.read_csv(tmp_path / "quantities_intervals.csv")
     assert {r["noise"] for r in intervals} == {"white", "correlated"}
     assert main([*words, "other"]) == 2
@@ -118,6 +122,33 @@ def test_scores_of_a_known_error():
     truth = field_mean(target[None])[0]
     nll = (truth / std).square().mean() / 2 + math.log(std * math.sqrt(2 * math.pi))
     assert found["mean"]["nll"] == pytest.approx(nll.item(), rel=0.15)
+
+
+def test_plain_table():
+    assert "No results yet" in quantities_table.plain([])
+    assert "No results yet" in quantities_table.show([], "car")
+
+
+def test_interrupted_run_resumes_to_the_same_numbers(tmp_path, monkeypatch):
+    words = ["quantities", "darcy", "--smoke", "--cache", str(tmp_path / "cache")]
+    words += ["--seeds", "1", "--jobs", "dropout", "--out"]
+    assert main([*words, str(tmp_path / "whole")]) == 0
+    run_epoch = Run.run_epoch
+
+    def interrupted(self, bar):
+        if len(self.log) == 2:
+            raise KeyboardInterrupt
+        run_epoch(self, bar)
+
+    monkeypatch.setattr(Run, "run_epoch", interrupted)
+    assert main([*words, str(tmp_path / "again")]) == 130
+    monkeypatch.setattr(Run, "run_epoch", run_epoch)
+    assert main([*words, str(tmp_path / "again")]) == 0
+    whole, again = (
+        tables.read_csv(tmp_path / name / "quantities.csv")
+        for name in ("whole", "again")
+    )
+    assert whole == again
 
 
 def test_forces_of_a_box():
