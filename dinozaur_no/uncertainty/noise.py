@@ -2,7 +2,6 @@ r"""Noise models: independent from point to point, or correlated in space."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from .._torch import standard_normal
 from .._validation import positive_int
-from ._fields import Args, Kwargs, map_fields
+from ._fields import Args, Kwargs, argument, map_fields
 from ._residuals import Batches, check_spectrum, checked_batches
 from ._spectrum import FieldNoise, Spectrum
 from ._spectrum_fit import SpectrumFit
@@ -264,13 +263,7 @@ class CorrelatedNoise(nn.Module):
             return None
         if not isinstance(self.where, str):
             return self.where(*args, **kwargs)
-        found = kwargs.get(self.where)
-        if found is None:
-            try:
-                bound = inspect.signature(model.forward).bind(*args, **kwargs)
-            except (TypeError, ValueError):
-                bound = None
-            found = bound and bound.arguments.get(self.where)
+        found = argument(self.where, args, kwargs, model)
         if found is None:
             raise ValueError(
                 f"where (={self.where!r}) is no argument of this call of the model; "

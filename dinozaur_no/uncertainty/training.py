@@ -96,8 +96,7 @@ class VariationalLoss(nn.Module):
         prediction, y : Tensor, or dict of Tensors
             Prediction in training mode, and target.
         **inputs
-            Arguments of the model, by name, as `Trainer` passes them. Fitted
-            correlated noise on points finds the positions among them.
+            Arguments of the model by name, which correlated noise may depend on.
         """
         if self.operator.training and torch.is_grad_enabled():
             self.operator.update_noise(prediction, y)

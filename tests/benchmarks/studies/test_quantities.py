@@ -11,7 +11,7 @@ from benchmarks import tables
 from benchmarks.__main__ import main
 from benchmarks.data.generators.car import CAR
 from benchmarks.data.generators.meshes import box_surface
-from benchmarks.studies import quantities, quantities_table
+from benchmarks.studies import quantities, quantities_darcy, quantities_table
 from benchmarks.studies.quantities_bodies import body_functions
 from benchmarks.studies.quantities_darcy import SHIFTS, block_means, boundary_flux
 from benchmarks.studies.quantity_scores import (
@@ -24,6 +24,14 @@ from benchmarks.studies.quantity_scores import (
 )
 from benchmarks.training.loop import Run
 from dinozaur_no import Deterministic, MCDropout, field_mean
+from dinozaur_no.uncertainty import amplitude
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Let amplitudes and refits take few steps."""
+    monkeypatch.setattr(amplitude, "_STEPS", 5)
+    monkeypatch.setattr(quantities_darcy, "REFIT_EPOCHS", 1)
 
 
 def test_smoke_study_of_darcy(tmp_path, capsys):
