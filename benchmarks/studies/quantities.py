@@ -32,6 +32,7 @@ from benchmarks.tables import Row
 from benchmarks.training.devices import check_device
 
 CSV = tables.RESULTS / "quantities.csv"
+VERSION = "2"  # raise it with every change of a method; other rows are replaced
 PROBLEMS: dict[str, Callable[..., Any]] = {
     "darcy": Darcy,
     "car": Bodies,
@@ -74,10 +75,8 @@ def run(args: argparse.Namespace) -> None:
     path = args.out / CSV.name if args.out else CSV
     for dataset in args.datasets or PROBLEMS:
         work_off(dataset, path, args)
-    if path.exists():
-        rows = tables.read_csv(path)
-        for dataset in args.datasets or PROBLEMS:
-            print(f"\n{quantities_table.show(rows, dataset)}")
+    for dataset in args.datasets or PROBLEMS:
+        print(f"\n{quantities_table.show(saved(path), dataset)}")
     intervals = path.with_name(picture.CSV.name)
     if intervals.exists():
         folder = args.out or tables.STATIC
@@ -137,10 +136,16 @@ def evaluate(problem: Any, job: str, seed: int, path: Path) -> None:
         add(path, rows)
 
 
+def saved(path: Path) -> list[dict[str, str]]:
+    """Return results of this version."""
+    rows = tables.read_csv(path) if path.exists() else []
+    return [row for row in rows if row.get("version") == VERSION]
+
+
 def add(path: Path, rows: list[Row]) -> None:
     """Insert results, instead of older ones; processes wait for each other."""
     with locked(path):
-        old = tables.read_csv(path) if path.exists() else []
+        old = saved(path)
         both = {_key(row): row for row in [*old, *rows]}
         ordered = sorted(both.values(), key=quantities_table.place)
         tables.write_csv(path, ordered)
@@ -166,10 +171,9 @@ def _done(job: Job, path: Path) -> bool:
     """Tell whether all methods and noises of a job have results."""
     dataset, name, seed = job
     kind: Any = PROBLEMS[dataset]
-    rows = tables.read_csv(path) if path.exists() else []
     have = {
         (r["method"], r["noise"])
-        for r in rows
+        for r in saved(path)
         if (r["dataset"], r["seed"]) == (dataset, str(seed))
     }
     return all(
@@ -190,6 +194,7 @@ def _row(
         "fields": str(count),
         "samples": str(problem.samples),
         "draws": str(DRAWS),
+        "version": VERSION,
         **environment.describe(),
     }
 

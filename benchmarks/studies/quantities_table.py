@@ -29,6 +29,7 @@ PLAIN = {
     ("deterministic", "white"): "deterministic, independent noise",
     ("deterministic", "correlated"): "deterministic, correlated noise",
     ("bayesian", "white"): "Bayesian, independent noise",
+    ("bayesian", "correlated"): "Bayesian, correlated noise",
     ("bayesian", "tempered"): "Bayesian, correlated noise, tempered",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,7 +112,9 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
 
     The variance at a point is the temperature times that of the samples, plus noise.
     Noise is what then lacks to the mean square of the residuals: one number for all
-    points, or for those of each channel.
+    points, or for those of each channel. Samples may be smoother than the errors. So
+    that means of fields do not vary too much, the temperature is at most the ratio of
+    the mean squares of these means, of residuals and of deviations of samples.
     """
     groups: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for residual, place, variance in zip(seen.residuals, seen.where, seen.variances):
@@ -140,7 +143,20 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
             variance = temperature * spread + beyond(squares, spread, temperature)
             score += float((variance.log() + squares / variance).sum())
         scores.append(score)
-    return float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+    best = float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+    return min(best, _largest_temperature(seen))
+
+
+def _largest_temperature(seen: Observed) -> float:
+    """Compare means of residual fields with those of deviations of samples."""
+    totals = [0.0, 0.0]
+    for residual, place, known in zip(seen.residuals, seen.where, seen.deviations):
+        layout = layout_of(residual.shape, place)
+        for which, group in enumerate((residual[None], known)):
+            for field in group:
+                means = layout.channels_first(field).double().flatten(2).mean(2)
+                totals[which] += float(means.square().sum()) / len(group)
+    return totals[0] / totals[1] if totals[1] > 0 else math.inf
 
 
 def beyond(squares: Tensor, spread: Tensor, temperature: float) -> Tensor:

@@ -89,7 +89,8 @@ class NoisyModule(nn.Module):
             Whether to fit the ``temperature`` too, to the likelihood of single points.
             Residuals are then those of the mean. A temperature is no part of Bayes'
             rule: it states by how much held-out errors, where samples differ, exceed
-            the spread of the samples.
+            the spread of the samples. It is bounded such that means of whole samples
+            vary at most as much as means of residuals.
         **options
             Options of ``predict``, such as ``n_samples``, if residuals are those of
             the mean.

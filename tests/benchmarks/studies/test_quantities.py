@@ -132,6 +132,16 @@ def test_scores_of_a_known_error():
     assert found["mean"]["nll"] == pytest.approx(nll.item(), rel=0.15)
 
 
+def test_rows_of_other_versions_are_replaced(tmp_path):
+    row = dict.fromkeys((*quantities_table.KEY, "version"), "0")
+    row |= {"method": "dropout", "noise": "white"}
+    path = tmp_path / "quantities.csv"
+    tables.write_csv(path, [{**row, "version": "1"}])
+    assert quantities.saved(path) == []
+    quantities.add(path, [{**row, "version": quantities.VERSION, "seed": "1"}])
+    assert [r["seed"] for r in tables.read_csv(path)] == ["1"]
+
+
 def test_plain_table():
     assert "No results yet" in quantities_table.plain([])
     assert "No results yet" in quantities_table.show([], "car")
