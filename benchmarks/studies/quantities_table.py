@@ -15,6 +15,7 @@ NUMBERS = (
     *("relative_l2", "energy_score", "variogram_score", "error_std_correlation"),
     *("share", "posterior_scale", "temperature"),
 )
+CORRELATION = "error_std_correlation"
 METHODS = {
     "deterministic": "deterministic",
     "dropout": "dropout",
@@ -51,7 +52,25 @@ def show(rows: Sequence[Row], dataset: str) -> str:
     blocks = []
     for test in dict.fromkeys(row["test"] for row in own):
         blocks.append(f"**{test}**\n\n{_table([r for r in own if r['test'] == test])}")
-    return "\n\n".join([*blocks, _note(own)])
+    samples = _samples([r for r in own if r["test"] == "test"])
+    return "\n\n".join(
+        [*blocks, f"**Samples on test fields**\n\n{samples}", _note(own)]
+    )
+
+
+def _samples(rows: Sequence[Row]) -> str:
+    """Return what the samples contribute, a line for each method and noise."""
+    titles = ["Method", "Noise", "Temperature", "Share of the variance"]
+    lines = [[*titles, "Rank corr. of error and std", "Posterior scale"]]
+    fields = [r for r in rows if r["quantity"] == POINTS]
+    for method, noise in dict.fromkeys((r["method"], r["noise"]) for r in fields):
+        own = [r for r in fields if (r["method"], r["noise"]) == (method, noise)]
+        scaled = [r for r in own if r["posterior_scale"]]
+        line = [METHODS[method], noise, f"{_mean(own, 'temperature'):.3g}"]
+        line += [f"{_mean(own, name):.2f}" for name in ("share", CORRELATION)]
+        line.append(f"{_mean(scaled, 'posterior_scale'):.3f}" if scaled else "")
+        lines.append(line)
+    return tables.markdown(lines)
 
 
 def plain(rows: Sequence[Row]) -> str:
