@@ -63,7 +63,7 @@ class Size:
     epochs: int
 
 
-FULL = Size(512, 128, 192, 64, 241, 8, 32, 12, 30)
+FULL = Size(512, 128, 192, 64, 241, 8, 32, 12, 40)
 SMOKE = Size(32, 16, 6, 4, 17, 1, 8, 4, 8)
 
 
@@ -192,7 +192,8 @@ class Darcy:
             batch=BATCH,
             identity={"job": job, "size": str(s)},
         )
-        folder = self.folder / f"quantities-darcy-{job}-seed{seed}-run"
+        name = f"quantities-darcy-{job}-{s.epochs}-epochs-seed{seed}-run"
+        folder = self.folder / name
         with locked(folder, notice=f"{job} {seed}: waiting for another process"):
             fabric = launch_device(self.device)
             run = loop.Run(fabric, recipe, self.splits, seed, folder)
