@@ -25,7 +25,7 @@ GROUPS = {
     },
     "Studies": {
         "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
-        "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
+        "quantities": ("studies.quantities", "intervals of means, maxima and forces"),
         "library": ("studies.library", "neuraloperator's own Darcy data and recipe"),
         "rollouts": ("studies.rollouts", "APEBench's equations, 100 steps of time"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),

@@ -10,6 +10,7 @@ ORDER = [
     "plot_conditional.py",
     "plot_car_pressure.py",
     "plot_ahmed_body.py",
+    "plot_drag.py",
     "plot_deploy.py",
 ]
 

@@ -1,4 +1,4 @@
-"""Darcy flow and an FNO, as the demo and the study of calibration use them."""
+"""Darcy flow and an FNO, as the demo and the study of quantities use them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +23,12 @@ def load_fields(
     size: int,
     stride: int,
     cache: Path | None,
+    **options: Any,
 ) -> Splits:
-    """Load training and test fields, every ``stride``-th node of ``size`` per axis."""
+    """Load training and test fields, every ``stride``-th node of ``size`` per axis.
+
+    ``options`` are those of the generator, such as another contrast.
+    """
     check_stride(size, stride)  # before anything is computed
     return load_splits(
         "darcy",
@@ -35,6 +39,7 @@ def load_fields(
         workers=1 if size < 100 else None,  # too small to be worth a process
         size=size,
         stride=stride,
+        **options,
     )
 
 

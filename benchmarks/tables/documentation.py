@@ -34,7 +34,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
     from benchmarks.data import report
-    from benchmarks.studies import calibration, demo, library, rollouts
+    from benchmarks.studies import demo, library, quantities_table, rollouts
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
     runs += [(n, "small") for n in paper_tables.TABLES[2:]]
@@ -42,9 +42,17 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
-        "calibration": partial(_shown, calibration.show, "calibration.csv"),
         "library": partial(_shown, library.show, "library.csv"),
         "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
+        "quantities": partial(_shown, quantities_table.plain, "quantities.csv"),
+        **{
+            f"quantities-{name}": partial(
+                _shown,
+                partial(quantities_table.show, dataset=name),
+                "quantities.csv",
+            )
+            for name in ("darcy", "car", "ahmed")
+        },
         "data": partial(_shown, report.show, "data.csv"),
         **{f"picture-{name}": partial(_picture, name) for name in PICTURES},
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},

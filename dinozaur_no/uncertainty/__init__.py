@@ -1,5 +1,6 @@
 """Predictive distributions of whole operators, by several methods."""
 
+from .amplitude import FieldAmplitude
 from .conformal import conformalize
 from .deterministic import Deterministic
 from .dropout import MCDropout
@@ -23,6 +24,7 @@ __all__ = [
     "CorrelatedNoise",
     "Deterministic",
     "Ensemble",
+    "FieldAmplitude",
     "LastLayerLaplace",
     "MCDropout",
     "Predictive",

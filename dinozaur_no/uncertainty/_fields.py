@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
 Args = tuple[Any, ...]
@@ -44,6 +45,17 @@ def inputs_and_target(batch: Any) -> tuple[Args, Kwargs, Fields]:
         )
     x, target = batch
     return (x,), {}, target
+
+
+def argument(name: str, args: Args, kwargs: Kwargs, model: nn.Module) -> Any:
+    """Find an argument of a call by its name; None if there is none."""
+    if kwargs.get(name) is not None:
+        return kwargs[name]
+    try:
+        bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    return bound.arguments.get(name)
 
 
 def mean_square(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from ._chunks import predictive_of
 from ._cosine_basis import layout_of
-from ._fields import Fields, inputs_and_target, map_fields, residuals
+from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, residuals
+from .amplitude import Seen, fit_amplitude
 from .noise import CorrelatedNoise
 from .predictive import Predictive
 
@@ -26,12 +28,26 @@ _LEAST_NOISE = 1e-6
 
 
 class Observed(NamedTuple):
-    """Residual fields, their positions, and what the samples say about them."""
+    """Residual fields, their positions, and what the samples say about them.
+
+    ``batches`` has what an amplitude of the noise depends on, if there is one.
+    """
 
     residuals: list[Tensor]
     where: list[Tensor | None]
     deviations: list[Tensor]
     variances: list[Tensor]
+    batches: list[Seen]
+
+    def add_batch(
+        self, operator: NoisyModule, output: Fields, args: Args, kwargs: Kwargs
+    ) -> None:
+        """Keep the last fields together with the call that made them."""
+        if operator.noise is not None and operator.noise.amplitude is not None:
+            n = len(output) if isinstance(output, Mapping) else 1
+            spreads = self.variances[-n:] or [r * 0 for r in self.residuals[-n:]]
+            kept = (self.residuals[-n:], spreads)
+            self.batches.append(Seen(*kept, output, args, kwargs))
 
 
 def parts_of(where: Any, like: Fields) -> list[Any]:
@@ -50,13 +66,14 @@ def parts_of(where: Any, like: Fields) -> list[Any]:
 
 def observe_outputs(operator: NoisyModule, batches: Iterable[Any]) -> Observed:
     """Collect residuals of samples."""
-    found = Observed([], [], [], [])
+    found = Observed([], [], [], [], [])
     for batch in batches:
         args, kwargs, target = inputs_and_target(batch)
         where = operator._positions(args, kwargs)
         for output in operator._outputs_for_noise(args, kwargs):
             found.residuals.extend(_kept(r) for r in residuals(output, target))
             found.where.extend(parts_of(where, output))
+            found.add_batch(operator, output, args, kwargs)
     found.deviations.extend(r.new_zeros(0, *r.shape) for r in found.residuals)
     return _not_empty(found)
 
@@ -73,7 +90,7 @@ def observe_means(
             "temperature it takes n_samples, generator and chunk_size"
         )
     checked = operator._checked(**given)
-    found = Observed([], [], [], [])
+    found = Observed([], [], [], [], [])
     for batch in batches:
         args, kwargs, target = inputs_and_target(batch)
         where = operator._positions(args, kwargs)
@@ -86,6 +103,7 @@ def observe_means(
         for part, r in zip(parts, found.residuals[-len(list(parts)) :]):
             found.variances.append(_kept(part.epistemic_variance).view(r.shape))
             found.deviations.append(_pairs(part).view(-1, *r.shape))
+        found.add_batch(operator, means, args, kwargs)
     return _not_empty(found)
 
 
@@ -94,7 +112,9 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
 
     The variance at a point is the temperature times that of the samples, plus noise.
     Noise is what then lacks to the mean square of the residuals: one number for all
-    points, or for those of each channel.
+    points, or for those of each channel. Samples may be smoother than the errors. So
+    that means of fields do not vary too much, the temperature is at most the ratio of
+    the mean squares of these means, of residuals and of deviations of samples.
     """
     groups: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for residual, place, variance in zip(seen.residuals, seen.where, seen.variances):
@@ -123,7 +143,20 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
             variance = temperature * spread + beyond(squares, spread, temperature)
             score += float((variance.log() + squares / variance).sum())
         scores.append(score)
-    return float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+    best = float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+    return min(best, _largest_temperature(seen))
+
+
+def _largest_temperature(seen: Observed) -> float:
+    """Compare means of residual fields with those of deviations of samples."""
+    totals = [0.0, 0.0]
+    for residual, place, known in zip(seen.residuals, seen.where, seen.deviations):
+        layout = layout_of(residual.shape, place)
+        for which, group in enumerate((residual[None], known)):
+            for field in group:
+                means = layout.channels_first(field).double().flatten(2).mean(2)
+                totals[which] += float(means.square().sum()) / len(group)
+    return totals[0] / totals[1] if totals[1] > 0 else math.inf
 
 
 def beyond(squares: Tensor, spread: Tensor, temperature: float) -> Tensor:
@@ -142,15 +175,30 @@ def white_beyond(seen: Observed, temperature: float) -> Tensor:
 def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> Tensor:
     """Set the spectrum to that of the residuals beyond the samples.
 
+    If the noise has an amplitude, it comes first.
+
     Returns
     -------
     Tensor
         The mean variance of the noise.
     """
-    noise._fit_beyond(seen.residuals, seen.where, seen.deviations, temperature)
-    shape, place = seen.residuals[0].shape, seen.where[0]
+    found, deviations, scales = seen.residuals, seen.deviations, torch.ones(1)
+    if noise.amplitude is not None:
+        fit_amplitude(noise.amplitude, seen.batches, temperature)
+        each = [
+            scale.to(found[0]).cpu()
+            for own in seen.batches
+            for scale in noise._scales(own.prediction, own.args, own.kwargs)
+        ]
+        shaped = [scale.reshape(r.shape) for scale, r in zip(each, found)]
+        found = [r / scale for r, scale in zip(found, shaped)]
+        deviations = [d / scale for d, scale in zip(deviations, shaped)]
+        scales = torch.cat([scale.flatten() for scale in shaped])
+    noise._fit_beyond(found, seen.where, deviations, temperature)
+    shape, place = found[0].shape, seen.where[0]
     like = torch.zeros((), dtype=torch.float64)
-    return noise.spectrum.variance(shape, place, like).mean()
+    level = noise.spectrum.variance(shape, place, like).mean()
+    return level * scales.double().square().mean()
 
 
 def _kept(fields: Tensor) -> Tensor:

@@ -89,7 +89,8 @@ class NoisyModule(nn.Module):
             Whether to fit the ``temperature`` too, to the likelihood of single points.
             Residuals are then those of the mean. A temperature is no part of Bayes'
             rule: it states by how much held-out errors, where samples differ, exceed
-            the spread of the samples.
+            the spread of the samples. It is bounded such that means of whole samples
+            vary at most as much as means of residuals.
         **options
             Options of ``predict``, such as ``n_samples``, if residuals are those of
             the mean.
@@ -115,7 +116,11 @@ class NoisyModule(nn.Module):
         return self.noise_variance
 
     def log_likelihood(
-        self, prediction: Fields, target: Fields, where: Any = None
+        self,
+        prediction: Fields,
+        target: Fields,
+        where: Any = None,
+        inputs: Any = None,
     ) -> Tensor:
         """Compute the Gaussian log-likelihood of each field, of all points together.
 
@@ -129,6 +134,10 @@ class NoisyModule(nn.Module):
             A matrix (points, c), as an unbatched `FNOGNO` returns, is one field.
         where : Tensor, or dict of Tensors, optional
             Positions of the points, if correlated noise was fitted with positions.
+        inputs : Tensor, tuple or dict, optional
+            Arguments of the model: its only one, positional ones, or all by name.
+            Correlated noise finds its positions among them, and an amplitude of the
+            noise depends on them.
 
         Returns
         -------
@@ -136,8 +145,15 @@ class NoisyModule(nn.Module):
             Of shape (b,), in float32 or better.
         """
         if self.noise is not None and self.noise.fitted:
-            pairs = zip(residuals(prediction, target), parts_of(where, prediction))
-            found = [self.noise.log_likelihood(r, place) for r, place in pairs]
+            args, kwargs = _arguments(inputs)
+            if where is None and inputs is not None:
+                where = self._positions(args, kwargs)
+            parts = residuals(prediction, target)
+            scales = self.noise._scales(prediction, args, kwargs)
+            found = [
+                self.noise._scaled_likelihood(r, place, scale)
+                for r, place, scale in zip(parts, parts_of(where, prediction), scales)
+            ]
             return torch.stack(found).sum(0)
         parts = []
         for residual in residuals(prediction, target):
@@ -217,7 +233,8 @@ class NoisyModule(nn.Module):
         means = map_fields(found, lambda part: part.mean)
         places = parts_of(self._positions(args, kwargs), means)
         parts = found.values() if isinstance(found, Mapping) else [found]
-        done = [_added(noise, part, place) for part, place in zip(parts, places)]
+        scales = noise._scales(means, args, kwargs)
+        done = [_added(noise, *own) for own in zip(parts, places, scales)]
         return dict(zip(found, done)) if isinstance(found, Mapping) else done[0]
 
     def _fit_spectrum(
@@ -277,7 +294,20 @@ class NoisyModule(nn.Module):
         self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
 
-def _added(noise: CorrelatedNoise, part: Predictive, where: Any) -> Predictive:
-    own = noise._of_prediction(part.mean, where)
+def _added(
+    noise: CorrelatedNoise, part: Predictive, where: Any, scale: Any
+) -> Predictive:
+    own = noise._of_prediction(part.mean, where, scale)
     variance = own.spectrum.variance(part.mean.shape, where, part.mean)
+    if scale is not None:
+        variance = variance * scale.square()
     return replace(part, aleatoric_variance=variance, noise=own)
+
+
+def _arguments(inputs: Any) -> tuple[Args, Kwargs]:
+    """Return arguments of a model that were given as one object."""
+    if inputs is None:
+        return (), {}
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}

@@ -2,7 +2,6 @@ r"""Noise models: independent from point to point, or correlated in space."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 
 from .._torch import standard_normal
 from .._validation import positive_int
-from ._fields import Args, Kwargs
+from ._fields import Args, Kwargs, argument, map_fields
 from ._residuals import Batches, check_spectrum, checked_batches
 from ._spectrum import FieldNoise, Spectrum
 from ._spectrum_fit import SpectrumFit
+from .amplitude import log_amplitudes
 
 
 class WhiteNoise(nn.Module):
@@ -110,6 +110,13 @@ class CorrelatedNoise(nn.Module):
     n_functions : int, default 256
         Number of cosine functions on points, the smoothest ones. Roughness beyond them
         counts as independent. Time grows with the cube of it.
+    amplitude : nn.Module, optional
+        Factor of the noise that depends on input and prediction, such as
+        `FieldAmplitude`. It maps the prediction and the arguments of the model to the
+        logarithm of the factor, shaped like the prediction. ``fit_noise`` of an
+        operator fits it first, with the model frozen, and then the spectrum to
+        residuals divided by it. Methods of this class are about noise with factor 1;
+        an operator's predictions and likelihoods have the factor.
 
     Attributes
     ----------
@@ -139,6 +146,7 @@ class CorrelatedNoise(nn.Module):
         self,
         where: str | Callable[..., Any] | None = None,
         n_functions: int = 256,
+        amplitude: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if not (where is None or isinstance(where, str) or callable(where)):
@@ -148,6 +156,13 @@ class CorrelatedNoise(nn.Module):
             )
         self.where = where
         self.n_functions = positive_int("n_functions", n_functions)
+        if not isinstance(amplitude, nn.Module | None):
+            raise TypeError(
+                f"amplitude must be a torch Module such as FieldAmplitude(), got "
+                f"{type(amplitude).__name__}"
+            )
+        # An optimiser of the operator leaves it alone.
+        self.amplitude = amplitude and amplitude.requires_grad_(False).eval()
         empty = Spectrum(
             *(torch.zeros(0, 0), torch.zeros(0), torch.zeros(0)),
             *(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 0)),
@@ -187,6 +202,11 @@ class CorrelatedNoise(nn.Module):
         CorrelatedNoise
             Itself.
         """
+        if self.amplitude is not None:
+            raise ValueError(
+                "an amplitude depends on inputs and predictions, which residuals lack; "
+                "call fit_noise(batches) of the operator"
+            )
         fields, places = checked_batches(residuals, where)
         none = [r.new_zeros(0, *r.shape) for r in fields]
         self._fit_beyond(fields, places, none, 0.0)
@@ -243,13 +263,7 @@ class CorrelatedNoise(nn.Module):
             return None
         if not isinstance(self.where, str):
             return self.where(*args, **kwargs)
-        found = kwargs.get(self.where)
-        if found is None:
-            try:
-                bound = inspect.signature(model.forward).bind(*args, **kwargs)
-            except (TypeError, ValueError):
-                bound = None
-            found = bound and bound.arguments.get(self.where)
+        found = argument(self.where, args, kwargs, model)
         if found is None:
             raise ValueError(
                 f"where (={self.where!r}) is no argument of this call of the model; "
@@ -257,16 +271,40 @@ class CorrelatedNoise(nn.Module):
             )
         return found
 
-    def _of_prediction(self, mean: Tensor, where: Tensor | None) -> FieldNoise:
+    @torch.no_grad()
+    def _scales(self, prediction: Any, args: Args, kwargs: Kwargs) -> list[Any]:
+        """Compute the amplitude of each predicted field; None for a factor of 1."""
+        if self.amplitude is None:
+            return [None] * (len(prediction) if isinstance(prediction, Mapping) else 1)
+        if not args and not kwargs:
+            raise ValueError(
+                "the amplitude of the noise depends on the input; pass inputs, the "
+                "arguments of the model"
+            )
+        fields = map_fields(prediction, lambda field: field.detach())
+        return [a.exp() for a in log_amplitudes(self.amplitude, fields, args, kwargs)]
+
+    def _scaled_likelihood(self, residuals: Tensor, where: Any, scale: Any) -> Tensor:
+        """Compute the log-likelihood of noise with an amplitude."""
+        if scale is None:
+            return self.log_likelihood(residuals, where)
+        scale = scale.reshape(residuals.shape).to(residuals)
+        found = self.log_likelihood(residuals / scale, where)
+        log_scale: Tensor = scale.log().flatten(1).sum(1)
+        return found - log_scale
+
+    def _of_prediction(
+        self, mean: Tensor, where: Tensor | None, scale: Tensor | None
+    ) -> FieldNoise:
         """Return what a prediction needs to sample noise."""
         spectrum = self.spectrum
         spectrum.layout(mean.shape, where)
-        return FieldNoise(spectrum, tuple(mean.shape), where)
+        return FieldNoise(spectrum, tuple(mean.shape), where, scale)
 
     def extra_repr(self) -> str:
         """List the options, for ``print``."""
         state = f"channels={len(self.white)}" if self.fitted else "not fitted"
-        return f"{state}, where={self.where!r}"
+        return f"{state}, where={self.where!r}, n_functions={self.n_functions}"
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any

@@ -88,18 +88,20 @@ class VariationalLoss(nn.Module):
         """The operator to train."""
         return self._operator[0]
 
-    def forward(self, prediction: Any, y: Any, **_: Any) -> Tensor:
+    def forward(self, prediction: Any, y: Any, **inputs: Any) -> Tensor:
         """Sum the negative log-likelihood over the fields of the batch.
 
         Parameters
         ----------
         prediction, y : Tensor, or dict of Tensors
             Prediction in training mode, and target.
+        **inputs
+            Arguments of the model by name, which correlated noise may depend on.
         """
         if self.operator.training and torch.is_grad_enabled():
             self.operator.update_noise(prediction, y)
             self.steps += 1
-        likelihood = self.operator.log_likelihood(prediction, y)
+        likelihood = self.operator.log_likelihood(prediction, y, inputs=inputs)
         self._n_fields = len(likelihood)
         return -likelihood.sum()
 

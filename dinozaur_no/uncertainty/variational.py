@@ -135,6 +135,7 @@ class VariationalOperator(UncertainOperator):
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
         where: Any = None,
+        inputs: Any = None,
     ) -> Tensor:
         r"""Estimate the evidence lower bound of the whole data set from a batch.
 
@@ -151,7 +152,7 @@ class VariationalOperator(UncertainOperator):
             Weight of the KL divergence: 1 is the bound, less during a warm-up.
             ``"paper"`` is the paper's scaling, with the divergence added to the loss of
             every single field, so ``beta = num_data``.
-        where : Tensor, or dict of Tensors, optional
+        where, inputs : optional
             As for `log_likelihood`.
 
         Returns
@@ -160,7 +161,7 @@ class VariationalOperator(UncertainOperator):
             A scalar in nats. It does not change any state.
         """
         n = positive_int("num_data", num_data)
-        likelihood = self.log_likelihood(prediction, target, where)
+        likelihood = self.log_likelihood(prediction, target, where, inputs)
         if not len(likelihood):
             raise ValueError("prediction and target hold no field: the batch is empty")
         return n * likelihood.mean() - kl_weight(beta, n) * self.kl_divergence()
@@ -172,6 +173,7 @@ class VariationalOperator(UncertainOperator):
         num_data: int,
         beta: float | Literal["paper"] = 1.0,
         where: Any = None,
+        inputs: Any = None,
     ) -> Tensor:
         """Update the noise, and return minus `elbo` per field, to be minimised.
 
@@ -180,7 +182,8 @@ class VariationalOperator(UncertainOperator):
         """
         if self.training and torch.is_grad_enabled():
             self.update_noise(prediction, target)
-        return -self.elbo(prediction, target, num_data, beta, where) / num_data
+        bound = self.elbo(prediction, target, num_data, beta, where, inputs)
+        return -bound / num_data
 
     @torch.no_grad()
     def update_noise(self, prediction: Fields, target: Fields) -> None:

@@ -39,6 +39,10 @@ SMALL = {
     },
     "plot_conditional": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "4, 2, 1, 5e-3"},
     "plot_deploy": {"N_LAYERS, BATCH": "1, 2", "BACKEND": '"aot_eager"'},
+    "plot_drag": {
+        "N_TRAIN, N_HELD_OUT, N_TEST, N_POINTS": "2, 8, 2, 60",
+        "N_GRID, N_EPOCHS, RATE": "8, 1, 5e-3",
+    },
     "plot_navier_stokes": {
         "N_TRAIN, N_TEST, N_EPOCHS, RATE": "2, 1, 1, 5e-3",
         "N_BAYESIAN, N_SAMPLES": "1, 2",
@@ -52,6 +56,7 @@ FIGURES = {
     "plot_compare_uncertainty": 2,
     "plot_conditional": 1,
     "plot_deploy": 0,
+    "plot_drag": 1,
     "plot_navier_stokes": 4,
     "plot_swap_convolution": 1,
 }
@@ -156,8 +161,8 @@ def test_example(name, pyplot, tmp_path, monkeypatch):
             "darcy_flow",
             ("swap_convolution", "bayesian_operator", "compare_uncertainty"),
         ),
-        ("sphere", ("car_pressure", "ahmed_body")),
-        ("potential_flow", ("car_pressure", "ahmed_body")),
+        ("sphere", ("car_pressure", "ahmed_body", "drag")),
+        ("potential_flow", ("car_pressure", "ahmed_body", "drag")),
     ],
 )
 def test_a_solver_is_the_same_wherever_it_stands(function, names):

@@ -196,7 +196,7 @@ def test_temperature_is_found(noise):
 def test_temperature_has_the_highest_likelihood():
     spread = torch.rand(4, 1, 9, 9).double() + 0.01
     residual = torch.randn_like(spread) * (3 * spread).sqrt()
-    seen = Observed([residual], [None], [], [spread])
+    seen = Observed([residual], [None], [], [spread], [])
     best = best_temperature(seen, per_channel=False)
 
     def score(t):
@@ -206,6 +206,22 @@ def test_temperature_has_the_highest_likelihood():
         return normal.log_prob(residual).sum()
 
     assert all(score(best) >= score(best * factor) for factor in (0.5, 0.8, 1.25, 2))
+
+
+def test_temperature_is_bounded_by_the_means():
+    """Samples differ in the right places, but errors are rougher than samples."""
+    torch.manual_seed(0)
+    place = torch.linspace(0.2, 3, 12).expand(50, 1, 12, 12)
+    deviations = place * torch.randn(4, 50, 1, 1, 1)
+    rough = 2 * place * torch.randn(50, 1, 12, 12)
+    residual = rough + 0.5 * place * torch.randn(50, 1, 1, 1)
+    seen = Observed([residual], [None], [], [place.square()], [])
+    free = best_temperature(seen, per_channel=False)
+    bounded = best_temperature(seen._replace(deviations=[deviations]), False)
+    assert free == pytest.approx(4.25, rel=0.2)
+    means = [f.mean((-1, -2)).square().mean().item() for f in (residual, deviations)]
+    assert bounded == pytest.approx(means[0] / means[1])
+    assert bounded < 0.7
 
 
 def test_temperature_and_spread_of_laplace_agree():

@@ -11,12 +11,14 @@ from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 from neuralop.models import FNO
 from neuralop.training import Trainer
 from support.contract import smooth
+from support.graphs import bayesian_fnogno
 from support.operators import variational_operator
 from torch import nn
 from torch.utils.data import DataLoader
 
 from dinozaur_no import (
     BayesianDiffusionConv,
+    CorrelatedNoise,
     DiffusionSpectralConv,
     VariationalLoss,
     VariationalOperator,
@@ -93,6 +95,29 @@ def test_warm_up_and_its_state():
     assert resumed.kl_weight == 1.0
     assert set(objective.state_dict()) == {"steps"}  # not the operator's
     assert not list(objective.parameters())
+
+
+def test_positions_of_correlated_noise_come_from_the_sample():
+    """`Trainer` calls ``loss(out, **sample)``, with the arguments of the model."""
+    model, sample = bayesian_fnogno(False)
+    operator = VariationalOperator(model, noise=CorrelatedNoise(where="out_p"))
+    with torch.no_grad():
+        mean = operator.eval()(**sample)
+    fields = [mean + torch.randn(()) + 0.1 * torch.randn_like(mean) for _ in range(9)]
+    objective = VariationalLoss(operator, num_data=9)
+    objective(mean, **sample, y=fields[0])  # white noise needs no positions
+    operator.fit_noise([{**sample, "y": y} for y in fields])
+    found = objective(mean, **sample, y=fields[0])
+    residual = fields[0] - mean
+    expected = -operator.noise.log_likelihood(residual, sample["out_p"]).sum()
+    torch.testing.assert_close(found, expected)
+    inputs = {"inputs": sample, "num_data": 9}
+    torch.testing.assert_close(
+        operator.elbo(mean, fields[0], **inputs),
+        operator.elbo(mean, fields[0], 9, where=sample["out_p"]),
+    )
+    with pytest.raises(ValueError, match=r"where \(='out_p'\) is no argument"):
+        objective(mean, y=fields[0])
 
 
 def test_errors_of_the_objective():

@@ -5,6 +5,7 @@ wake behind the slant, for which the body is known.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +26,8 @@ RANGES = {
     "radius": (80.0, 120.0),
     "speed": (10.0, 70.0),
 }
+#: Shorter bodies with a steeper slant than any of these, inside the same box.
+OUTSIDE = RANGES | {"length": (500.0, 644.0), "slant": (40.0, 50.0)}
 UNITS = dict.fromkeys(("length", "width", "height", "clearance", "radius"), "mm")
 UNITS |= {"slant": "degrees", "speed": "m/s"}
 #: Radius of the edges that are sharp on the real body, and length of its slanted face.
@@ -41,15 +44,17 @@ def latin_hypercube(block: int) -> meshes.Array:
     return points
 
 
-def draw_parameters(seed: int) -> dict[str, float]:
+def draw_parameters(
+    seed: int, ranges: Mapping[str, tuple[float, float]] = RANGES
+) -> dict[str, float]:
     """Draw the parameters that belong to ``seed``.
 
     The seeds 0 to 63 make a Latin hypercube, the seeds 64 to 127 the next, and so on:
     a body does not depend on the number of samples, as it would in a single hypercube.
     """
-    low, high = np.array(list(RANGES.values())).T
+    low, high = np.array(list(ranges.values())).T
     values = low + (high - low) * latin_hypercube(seed // BLOCK)[seed % BLOCK]
-    return dict(zip(RANGES, values.tolist(), strict=True))
+    return dict(zip(ranges, values.tolist(), strict=True))
 
 
 def ahmed_mesh(
@@ -110,6 +115,12 @@ AHMED = Family(
     speed=None,
     constants={"edge_radius": EDGE_RADIUS, "slant_length": SLANT_LENGTH},
     sampling=f"consecutive Latin hypercubes of {BLOCK} seeds",
+)
+AHMED_OUTSIDE = replace(
+    AHMED,
+    name="ahmed_outside",
+    ranges=OUTSIDE,
+    draw=partial(draw_parameters, ranges=OUTSIDE),
 )
 
 

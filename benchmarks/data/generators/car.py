@@ -4,6 +4,7 @@ Limits: see ``LIMITS`` in `benchmarks.data.generators.bodies`. The cars are inve
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,13 +30,17 @@ RANGES = {
     "tumblehome": (0.1, 0.25),
     "exponent": (3.0, 4.5),
 }
+#: Shorter and rounder cars than any of these, inside the same box.
+OUTSIDE = RANGES | {"length": (3.0, 3.6), "exponent": (2.2, 3.0)}
 
 
-def draw_parameters(seed: int) -> dict[str, float]:
+def draw_parameters(
+    seed: int, ranges: Mapping[str, tuple[float, float]] = RANGES
+) -> dict[str, float]:
     """Draw the parameters that belong to ``seed``, uniformly and independently."""
-    low, high = np.array(list(RANGES.values())).T
+    low, high = np.array(list(ranges.values())).T
     values = np.random.default_rng(seed).uniform(low, high)
-    return dict(zip(RANGES, values.tolist(), strict=True))
+    return dict(zip(ranges, values.tolist(), strict=True))
 
 
 def car_mesh(
@@ -96,6 +101,12 @@ CAR = Family(
     ),
     speed=20.0,
     sampling="uniform and independent, one generator per seed",
+)
+CAR_OUTSIDE = replace(
+    CAR,
+    name="car_outside",
+    ranges=OUTSIDE,
+    draw=partial(draw_parameters, ranges=OUTSIDE),
 )
 
 

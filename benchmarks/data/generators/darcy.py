@@ -1,12 +1,13 @@
 """Darcy flow on the unit square, from a random permeability to the pressure.
 
 The permeability ``a`` takes the values 12 and 3 by the sign of a Gaussian random field
-with covariance ``tau^2 (-Laplace + tau^2)^-2`` and Neumann boundary. The pressure ``u``
+with covariance ``tau^2 (-Laplace + tau^2)^-2``, tau = 3, and Neumann boundary. Other
+values and a higher tau, for smaller patches, are options. The pressure ``u``
 solves ``-div(a grad u) = 1`` with ``u = 0`` on the boundary, by second-order finite
 differences on the nodes and a direct sparse solver.
 
-Sample ``i`` depends on its seed ``first_seed + i`` and on ``size`` only, and neither on
-the number of samples nor on the number of processes.
+Sample ``i`` depends on its seed ``first_seed + i`` and on the options only, and neither
+on the number of samples nor on the number of processes.
 """
 
 from collections.abc import Sequence
@@ -22,26 +23,28 @@ from benchmarks.data.arguments import at_least
 
 Array = NDArray[np.float64]
 
-HIGH, LOW = 12.0, 3.0
+HIGH, LOW = 12, 3
 ALPHA, TAU = 2.0, 3.0
 VERSION = 1  # raise it with every change of the generated numbers
 
 
-def gaussian_field(rng: np.random.Generator, size: int) -> Array:
+def gaussian_field(rng: np.random.Generator, size: int, tau: float = TAU) -> Array:
     """Draw a Gaussian random field on ``size`` x ``size`` points, of zero mean."""
     k = np.arange(size)
     laplacian = np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
-    deviation = TAU ** (ALPHA - 1) * (laplacian + TAU**2) ** (-ALPHA / 2)
+    deviation = tau ** (ALPHA - 1) * (laplacian + tau**2) ** (-ALPHA / 2)
     coefficients = size * deviation * rng.standard_normal((size, size))
     coefficients[0, 0] = 0.0
     field: Array = idctn(coefficients, type=2, norm="ortho")
     return field
 
 
-def permeability(seed: int, size: int) -> Array:
+def permeability(
+    seed: int, size: int, high: int = HIGH, low: int = LOW, tau: float = TAU
+) -> Array:
     """Draw the two-valued permeability that belongs to ``seed``."""
-    field = gaussian_field(np.random.default_rng(seed), size)
-    return np.where(field >= 0, HIGH, LOW)
+    field = gaussian_field(np.random.default_rng(seed), size, tau)
+    return np.where(field >= 0, float(high), float(low))
 
 
 def darcy_matrix(coeff: Array) -> csc_array:
@@ -75,21 +78,31 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     return pressure
 
 
-def make_samples(seeds: Sequence[int], *, size: int = 241) -> dict[str, NDArray[Any]]:
+def make_samples(
+    seeds: Sequence[int],
+    *,
+    size: int = 241,
+    high: int = HIGH,
+    low: int = LOW,
+    tau: float = TAU,
+) -> dict[str, NDArray[Any]]:
     """Compute permeability and pressure of some seeds, as they are stored.
 
     ``coeff`` (uint8: both values are small integers) and ``sol`` (float32) have the
     shape (n, size, size), boundary included.
     """
-    coeff = np.stack([permeability(seed, size) for seed in seeds])
+    coeff = np.stack([permeability(seed, size, high, low, tau) for seed in seeds])
     sol = np.stack([solve_darcy(field) for field in coeff])
     return {"coeff": coeff.astype(np.uint8), "sol": sol.astype(np.float32)}
 
 
-def recipe(*, size: int = 241) -> dict[str, Any]:
+def recipe(
+    *, size: int = 241, high: int = HIGH, low: int = LOW, tau: float = TAU
+) -> dict[str, Any]:
     """List everything but the seed that a sample of `make_samples` depends on."""
     at_least(4, size=size)
-    values = {"high": HIGH, "low": LOW, "alpha": ALPHA, "tau": TAU}
+    at_least(1, low=low, high=high)
+    values = {"high": float(high), "low": float(low), "alpha": ALPHA, "tau": tau}
     return {"name": "darcy", "version": VERSION, "size": size} | values
 
 

@@ -93,7 +93,7 @@ def test_unknown_names_and_settings(tmp_path):
         load_splits("heat")
     with pytest.raises(ValueError, match=r"burgers has no generator: give its files"):
         load_splits("burgers")
-    with pytest.raises(ValueError, match=r"darcy has no setting 'grid'; .* size, stri"):
+    with pytest.raises(ValueError, match=r"darcy has no setting 'grid'; .* size, high"):
         small_splits("darcy", tmp_path, grid=4)
 
 

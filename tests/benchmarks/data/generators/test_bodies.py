@@ -221,3 +221,19 @@ def test_pressure_of_a_fine_surface_is_that_of_the_same_flow():
     assert shared.mean() > 0.9
     error = cp[same[shared]] - expected[shared]
     assert np.sqrt(np.mean(error**2)) < 0.05 * expected.std()
+
+
+@pytest.mark.parametrize("module", [car, ahmed])
+def test_bodies_outside_the_range_stay_in_the_box(module):
+    changed = {k for k, ends in module.OUTSIDE.items() if ends != module.RANGES[k]}
+    outside = module.CAR_OUTSIDE if module is car else module.AHMED_OUTSIDE
+    assert outside.name != family(module).name
+    low, high = np.array(outside.bounds)
+    for seed in range(10):
+        parameters = outside.draw(seed)
+        for name in changed:
+            lower, upper = module.RANGES[name]
+            assert not lower < parameters[name] < upper
+        vertices, _ = outside.mesh(parameters, (12, 4, 4))
+        assert (vertices >= low).all()
+        assert (vertices <= high).all()

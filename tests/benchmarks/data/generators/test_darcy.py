@@ -73,3 +73,20 @@ def test_bad_arguments_are_named():
         check_stride(9, 0)
     with pytest.raises(ValueError, match=r"stride \(=3\) must divide size - 1 \(=8\)"):
         check_stride(9, 3)
+
+
+def test_other_contrasts_and_length_scales():
+    usual, other = (make_samples([3], size=33, **o) for o in ({}, {"high": 16}))
+    assert set(np.unique(other["coeff"])) == {3, 16}
+    np.testing.assert_array_equal(other["coeff"] == 3, usual["coeff"] == 3)
+    jumps = [
+        np.mean(
+            [(np.diff(permeability(s, 65, tau=tau)) != 0).mean() for s in range(20)]
+        )
+        for tau in (3.0, 6.0)
+    ]
+    assert jumps[1] > 1.2 * jumps[0]  # smaller patches have longer boundaries
+    assert recipe() == recipe(high=12, low=3, tau=3.0)
+    assert recipe(tau=6.0)["tau"] == 6
+    with pytest.raises(ValueError, match=r"low \(=0\)"):
+        recipe(low=0)
