@@ -12,7 +12,6 @@ STUDIES = {
     "models": layers.MODEL_STUDY,
     "steps": steps.STUDY,
     "growth": growth.STUDY,
-    "steps": steps.STUDY,
     "gno": gno.STUDY,
     "sampling": sampling.STUDY,
     "synthetic": synthetic.STUDY,
