@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class _Kernels(torch.autograd.Function):
     ) -> Tensor:
         v = c.unsqueeze(1)
         for stage in _stages(time, shift, basis):
-            v = stage.apply(v)
+            v = stage.apply(stage.terms(v))
         return v.squeeze(1) if weight is None else mix_channels(weight, v.flatten(1, 2))
 
     @staticmethod
@@ -121,7 +121,7 @@ class _Kernels(torch.autograd.Function):
         return torch.vmap(naive_kernels, in_dims)(*args), 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Stage:
     """Factors of some axes: a sum of multiples of the coefficients and partners."""
 
@@ -138,27 +138,71 @@ class _Stage:
             terms += [self.basis.axes[j].partner(term, j) for term in terms]
         return terms
 
-    def apply(self, x: Tensor) -> Tensor:
-        """Multiply the terms of x, (b, 1 or kernels, c, *modes), and add them."""
-        first, *rest = zip(self.multipliers, self.terms(x))
-        y = first[0] * first[1]
-        for multiplier, term in rest:
+    def apply(self, terms: Sequence[Tensor]) -> Tensor:
+        """Multiply terms (b, 1 or kernels, c, *modes) and add them."""
+        y = self.multipliers[0] * terms[0]
+        for multiplier, term in zip(self.multipliers[1:], terms[1:]):
             y.addcmul_(multiplier, term)
         return y
 
-    def backward(self, grad: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return the gradients of x and of the multipliers."""
-        flows, slopes = [], []
-        for multiplier, term in zip(self.multipliers, self.terms(x)):
-            slopes.append((grad * term).sum_to_size(multiplier.shape))
-            flows.append((grad * multiplier).sum_to_size(x.shape))
+    def adjoint(self, grad: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
+        """Return the gradient of the input, whose shape is ``size``."""
+        flows = [_product_sum(grad, m, size, scratch) for m in self.multipliers]
         # A partner's partner is the function itself, so this is the adjoint of `terms`.
         for j in reversed(self.axes) if self.moves else ():
             half = len(flows) // 2
             for flow, moved in zip(flows[:half], flows[half:]):
                 flow += self.basis.axes[j].partner(moved, j)
             flows = flows[:half]
-        return flows[0], slopes
+        return flows[0]
+
+    def slopes(
+        self, grad: Tensor, terms: Sequence[Tensor], scratch: Tensor
+    ) -> tuple[Tensor, ...]:
+        r"""Return the gradients of times and of the shifts along the axes.
+
+        A multiplier's derivative by :math:`\tau` is :math:`-\omega^2` times itself. A
+        shift turns the two multipliers of a pair, with and without the partner, into
+        each other.
+        """
+        own = self.multipliers
+        flows = [
+            _product_sum(grad, term, m.shape, scratch) for m, term in zip(own, terms)
+        ]
+        rates = sum(self._along(j, self.basis.frequencies[j] ** 2) for j in self.axes)
+        found = [-_weighted_sum(rates, zip(flows, own))]
+        for i, j in enumerate(self.axes if self.moves else ()):
+            bit = 1 << i
+            pairs = [(s, s | bit) for s in range(len(own)) if not s & bit]
+            turned = [(flows[s], own[t]) for s, t in pairs]
+            turned += [(flows[t], -own[s]) for s, t in pairs]
+            rates = self._along(j, self.basis.frequencies[j] * _signs(self.basis, j))
+            found.append(_weighted_sum(rates, turned))
+        return tuple(found)
+
+    def _along(self, j: int, values: Tensor) -> Tensor:
+        return values.view(-1, *(1 for _ in range(-1 - j)))
+
+
+def _signs(basis: RealBasis, j: int) -> Tensor:
+    """Signs of the partners; those of functions without a partner do not matter."""
+    cosines = torch.arange(basis.modes[j], device=basis.signs[j].device)
+    return torch.where(cosines < basis.axes[j].cosines, 1.0, -1.0)
+
+
+def _product_sum(a: Tensor, b: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
+    """Sum a * b to a smaller size; memory that is new to a process is slow."""
+    product = torch.mul(a, b, out=scratch)
+    return product.clone() if size == product.shape else product.sum_to_size(size)
+
+
+def _weighted_sum(weights: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Sum the products of all pairs with weights, over the modes."""
+    (a, b), *rest = pairs
+    total = a * b
+    for a, b in rest:
+        total.addcmul_(a, b)
+    return (total * weights).flatten(3).sum(3)
 
 
 def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage]:
@@ -174,7 +218,7 @@ def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage
             factors = [damping]
             if shift is not None:
                 angle = frequency * shift[..., j, None]
-                sin = angle.sin() * -basis.signs[j]
+                sin = angle.sin() * -_signs(basis, j)
                 factors = [damping * angle.cos(), damping * sin]
             along = (*[1] * (d + j), frequency.numel(), *[1] * (-1 - j))
             factors = [f.view(*f.shape[:-1], *along) for f in factors]
@@ -192,26 +236,30 @@ def _kernels_backward(
     basis: RealBasis,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of c, times, shifts and weight."""
-    with torch.enable_grad():
-        given = [x.detach().requires_grad_() for x in (time, shift) if x is not None]
-        stages = _stages(given[0], given[1] if given[1:] else None, basis)
-    multipliers = [m for stage in stages for m in stage.multipliers]
-    fields, d_weight, slopes = [c.unsqueeze(1)], None, []
-    for stage in stages:
-        stage.multipliers = [m.detach() for m in stage.multipliers]
-        if weight is not None or stage is not stages[-1]:
-            fields.append(stage.apply(fields[-1]))
+    stages = _stages(time, shift, basis)
+    terms, d_weight = [stages[0].terms(c.unsqueeze(1))], None
+    for stage, following in zip(stages, stages[1:]):
+        terms.append(following.terms(stage.apply(terms[-1])))
     if weight is None:
         flow = grad.unsqueeze(1)
+        scratch = torch.empty_like(flow)
     else:
-        v = fields.pop().flatten(1, 2)
-        d_weight = torch.bmm(grad.flatten(2), v.flatten(2).mT).sum(0)
+        scratch = stages[-1].apply(terms[-1])
+        d_weight = torch.bmm(grad.flatten(2), scratch.flatten(1, 2).flatten(2).mT)
+        d_weight = d_weight.sum(0)
         flow = mix_channels(weight.T, grad).unflatten(1, (-1, c.shape[1]))
-    for stage in reversed(stages):
-        flow, own = stage.backward(flow, fields.pop())
-        slopes = own + slopes
-    d_time, *d_shift = torch.autograd.grad(multipliers, given, slopes)
-    return flow.squeeze(1), d_time, *(d_shift or [None]), d_weight
+    d_time, d_shift = torch.zeros_like(time), []
+    while terms:
+        stage, own = stages[len(terms) - 1], terms.pop()
+        of_time, *of_shift = stage.slopes(flow, own, scratch)
+        d_time += of_time.sum_to_size(time.shape)
+        d_shift += of_shift
+        flow = stage.adjoint(flow, own[0].shape, scratch)
+    if shift is None:
+        return flow.squeeze(1), d_time, None, d_weight
+    # Along the first axis, ..., the last one.
+    moved = torch.stack(d_shift, -1).sum_to_size(shift.shape)
+    return flow.squeeze(1), d_time, moved, d_weight
 
 
 def _naive_backward(
