@@ -134,7 +134,7 @@ def test_variational_training():
     found = []
     for operator in (plain, recomputed):
         torch.manual_seed(1)
-        loss = VariationalLoss(operator, n_data=8)
+        loss = VariationalLoss(operator, num_data=8)
         operator.zero_grad()
         value = loss(operator(x), y)
         value.backward()

@@ -16,6 +16,7 @@ LAYERS = {
     "separable": ("upstream, separable", "#d9c27f"),
     "dinozaur_plain": ("DINOZAUR, no gradients", "#7fb7be"),
     "dinozaur": ("DINOZAUR", "#1f6f78"),
+    "dinozaur_recomputed": ("DINOZAUR, recomputed", "#0f3b40"),
     "transport_plain": ("4 moving kernels, no gradients", "#d98c7a"),
     "transport": ("4 moving kernels", "#a23b2a"),
     "1x1": ("1x1 convolution", "#e3e3e3"),
@@ -33,6 +34,8 @@ TITLES = {
     "points_3d": "grid points, 3-D",
     "modes": "modes per axis",
     "channels": "channels",
+    "kernels": "kernels that move",
+    "dimensions": "dimensions",
 }
 
 
@@ -49,8 +52,10 @@ def plot_bars(path: Path, rows: Sequence[Row], step: str) -> None:
     width = 0.84 / len(layers)
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for i, layer in enumerate(layers):
-            values = [float(r[column]) for r in rows if r["layer"] == layer]
-            at = np.arange(len(cases)) + (i - (len(layers) - 1) / 2) * width
+            own = [r for r in rows if r["layer"] == layer]
+            values = [float(r[column]) for r in own]
+            at = np.array([cases.index(r["case"]) for r in own], float)
+            at += (i - (len(layers) - 1) / 2) * width
             name, colour = LAYERS[layer]
             bars = ax.bar(at, values, 0.92 * width, color=colour, label=name)
             if layer == "dinozaur":

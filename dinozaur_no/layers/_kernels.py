@@ -13,6 +13,7 @@ The backward pass needs the input alone, whatever the number of kernels.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -238,7 +239,7 @@ def _kernels_backward(
     """Gradients of c, times, shifts and weight."""
     stages = _stages(time, shift, basis)
     terms, d_weight = [stages[0].terms(c.unsqueeze(1))], None
-    for stage, following in zip(stages, stages[1:]):
+    for stage, following in itertools.pairwise(stages):
         terms.append(following.terms(stage.apply(terms[-1])))
     if weight is None:
         flow = grad.unsqueeze(1)
