@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ._torch import inside_transform
 
+Context = AbstractContextManager[None]
 Model = TypeVar("Model", bound=nn.Module)
 
 # Attributes of layers that belong to one call: the mode, conditions, posterior samples,
@@ -35,7 +36,7 @@ class _Recomputed:
             return forward(*args, **kwargs)
         states = [(module, _call_state(module)) for module in self.modules()]
 
-        def contexts() -> tuple[AbstractContextManager[None], ...]:
+        def contexts() -> tuple[Context, Context]:
             return nullcontext(), _restored(states)
 
         return checkpoint(
@@ -43,11 +44,11 @@ class _Recomputed:
         )
 
 
-class RecomputedFNOBlocks(_Recomputed, FNOBlocks):  # type: ignore[misc]
+class RecomputedFNOBlocks(_Recomputed, FNOBlocks):
     """neuraloperator's blocks, each of them recomputed in the backward pass."""
 
 
-class RecomputedChannelMLP(_Recomputed, ChannelMLP):  # type: ignore[misc]
+class RecomputedChannelMLP(_Recomputed, ChannelMLP):
     """neuraloperator's lifting or projection, recomputed in the backward pass."""
 
 

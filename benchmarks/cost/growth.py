@@ -80,9 +80,9 @@ def _layers(point: Point) -> dict[str, nn.Module]:
     modes = (point.modes,) * len(point.grid)
     if point.kernels == 1:
         return {name: make_layer(name, point.channels, modes) for name in LAYERS}
-    options = {"kernels": point.kernels, "drift": True}
     c = point.channels
-    return {"transport": DiffusionSpectralConv(c, c, modes, **options)}
+    layer = DiffusionSpectralConv(c, c, modes, kernels=point.kernels, drift=True)
+    return {"transport": layer}
 
 
 def _slope(values: list[int], measured: list[float]) -> float:

@@ -1,11 +1,12 @@
 r"""Heat kernels that may move, applied to coefficients.
 
 The kernel with time :math:`\tau` and displacement b multiplies the Fourier coefficients
-by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a product
-of one factor per axis. A factor damps and rotates each pair of cosine and sine: it is a
-multiple of the coefficients plus a multiple of their partners. `naive_kernels` applies
-kernel after kernel and axis after axis. The layer applies all kernels at once, and the
-factors of the last two axes together, so that the innermost loops are long.
+by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a
+product of one factor per axis. A factor damps and rotates each pair of cosine and sine:
+it is a multiple of the coefficients plus a multiple of their partners.
+`naive_kernels` applies kernel after kernel and axis after axis. The layer applies all
+kernels at once, and the factors of the last two axes together, so that the innermost
+loops are long.
 
 The backward pass needs the input alone, whatever the number of kernels.
 """
@@ -113,7 +114,8 @@ class _Kernels(torch.autograd.Function):
         with full_precision(grad.device.type):
             if torch.is_grad_enabled():  # somebody will differentiate this again
                 return *_naive_backward(grad, tensors, basis), None
-            return *_kernels_backward(grad, *tensors, basis), None
+            c, time, shift, weight = tensors
+            return *_kernels_backward(grad, c, time, shift, weight, basis), None
 
     @staticmethod
     def vmap(
@@ -170,25 +172,20 @@ class _Stage:
         flows = [
             _product_sum(grad, term, m.shape, scratch) for m, term in zip(own, terms)
         ]
-        rates = sum(self._along(j, self.basis.frequencies[j] ** 2) for j in self.axes)
+        squares = [self._along(j, self.basis.frequencies[j] ** 2) for j in self.axes]
+        rates = functools.reduce(torch.add, squares)
         found = [-_weighted_sum(rates, zip(flows, own))]
         for i, j in enumerate(self.axes if self.moves else ()):
             bit = 1 << i
             pairs = [(s, s | bit) for s in range(len(own)) if not s & bit]
             turned = [(flows[s], own[t]) for s, t in pairs]
             turned += [(flows[t], -own[s]) for s, t in pairs]
-            rates = self._along(j, self.basis.frequencies[j] * _signs(self.basis, j))
+            rates = self._along(j, self.basis.frequencies[j] * self.basis.signs[j])
             found.append(_weighted_sum(rates, turned))
         return tuple(found)
 
     def _along(self, j: int, values: Tensor) -> Tensor:
         return values.view(-1, *(1 for _ in range(-1 - j)))
-
-
-def _signs(basis: RealBasis, j: int) -> Tensor:
-    """Signs of the partners; those of functions without a partner do not matter."""
-    cosines = torch.arange(basis.modes[j], device=basis.signs[j].device)
-    return torch.where(cosines < basis.axes[j].cosines, 1.0, -1.0)
 
 
 def _product_sum(a: Tensor, b: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
@@ -219,7 +216,7 @@ def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage
             factors = [damping]
             if shift is not None:
                 angle = frequency * shift[..., j, None]
-                sin = angle.sin() * -_signs(basis, j)
+                sin = angle.sin() * -basis.signs[j]
                 factors = [damping * angle.cos(), damping * sin]
             along = (*[1] * (d + j), frequency.numel(), *[1] * (-1 - j))
             factors = [f.view(*f.shape[:-1], *along) for f in factors]
