@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,11 +55,9 @@ class Setup:
         )
         kind = torch.device(self.device).type
         lean = self.precision == "bf16"
+        mode = torch.autocast(kind, torch.bfloat16) if lean else nullcontext()
         try:
-            with (
-                torch.device(self.device),
-                torch.autocast(kind, torch.bfloat16, enabled=lean),
-            ):
+            with torch.device(self.device), mode:
                 yield
         finally:
             torch.set_float32_matmul_precision(before)

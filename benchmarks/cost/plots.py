@@ -83,6 +83,8 @@ def plot_growth(path: Path, rows: Sequence[Row]) -> None:
     for ax, over in zip(axes, quantities, strict=True):
         for layer in dict.fromkeys(r["layer"] for r in rows):
             part = [r for r in rows if (r["over"], r["layer"]) == (over, layer)]
+            if not part:  # a layer with kernels has no other cases
+                continue
             values = [float(r["value"]) for r in part]
             times = [float(r["forward_backward_ms"]) for r in part]
             name, colour = LAYERS[layer]
