@@ -11,6 +11,7 @@ from .layers import (
     condition,
 )
 from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
+from .recompute import recompute_blocks
 from .uncertainty import (
     CorrelatedNoise,
     Deterministic,
@@ -67,6 +68,7 @@ __all__ = [
     "line_values",
     "parameter_groups",
     "propose_prior",
+    "recompute_blocks",
     "region_difference",
     "surface_force",
     "warm_start",

@@ -95,3 +95,9 @@ def standard_normal(
     return torch.randn(
         *shape, dtype=like.dtype, device=like.device, generator=generator
     )
+
+
+def inside_transform() -> bool:
+    """Return whether a transform of `torch.func`, such as vmap, is at work."""
+    # There is no public way.
+    return torch._C._functorch.peek_interpreter_stack() is not None

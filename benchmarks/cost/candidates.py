@@ -8,7 +8,7 @@ from neuralop.models import FNO
 from torch import Tensor, nn
 
 from benchmarks.cost.measure import Step
-from dinozaur_no import DiffusionSpectralConv
+from dinozaur_no import DiffusionSpectralConv, recompute_blocks
 
 
 class PointwiseConv(nn.Module):
@@ -59,14 +59,15 @@ def make_model(
     out_channels: int,
     width: int,
 ) -> nn.Module:
-    """Return an FNO of four blocks."""
+    """Return an FNO of four blocks; "_recomputed" after a name recomputes them."""
+    name, recomputed, _ = name.partition("_recomputed")
     build, options = CONVOLUTIONS[name]
     if build is DiffusionSpectralConv:
         options = {"conv_module": DiffusionSpectralConv.configure(**options)}
     model: nn.Module = FNO(
         modes, in_channels, out_channels, width, n_layers=4, **options
     )
-    return model
+    return recompute_blocks(model) if recomputed else model
 
 
 def layer_step(layer: nn.Module, x: Tensor, grad: Tensor) -> Step:

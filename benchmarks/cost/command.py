@@ -3,7 +3,16 @@
 import argparse
 from pathlib import Path
 
-from benchmarks.cost import gno, growth, layers, sampling, steps, synthetic
+from benchmarks.cost import (
+    estimate,
+    gno,
+    growth,
+    layers,
+    sampling,
+    steps,
+    synthetic,
+)
+from benchmarks.cost.measure import PRECISIONS
 from benchmarks.options import add_smoke, check_place, check_positive_options
 from benchmarks.training.devices import check_device
 
@@ -12,6 +21,7 @@ STUDIES = {
     "models": layers.MODEL_STUDY,
     "steps": steps.STUDY,
     "growth": growth.STUDY,
+    "estimate": estimate.STUDY,
     "gno": gno.STUDY,
     "sampling": sampling.STUDY,
     "synthetic": synthetic.STUDY,
@@ -38,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help="timed rounds (3 to 9)")
     parser.add_argument("--threads", type=int, help="threads of torch (all cores)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="tf32 and bf16 (autocast) are for GPUs (float32)",
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile layers and models"
+    )
     parser.add_argument("--out", type=Path, help="directory for all files")
     add_smoke(parser)
 
@@ -49,6 +68,9 @@ def run(args: argparse.Namespace) -> None:
     check_device(args.device)
     if args.device != "cpu":
         check_place(args, "device")  # the committed results are of processors
+    if args.precision != "float32":
+        check_place(args, "precision")
+    check_place(args, "compile")
     chosen = args.studies or list(DEFAULT)
     for name in chosen:
         if name not in STUDIES:

@@ -43,7 +43,10 @@ LAYERS = (
     *("dense", "tucker_0.4", "separable"),
     *("dinozaur_plain", "dinozaur", "transport_plain", "transport", "shells", "1x1"),
 )
-MODELS = ("dense", "tucker_0.4", "dinozaur_plain", "dinozaur", "transport")
+MODELS = (
+    *("dense", "tucker_0.4", "dinozaur_plain", "dinozaur"),
+    *("dinozaur_recomputed", "transport"),
+)
 COLUMNS = {
     "case": "Case",
     "layer": "Layer",
@@ -51,6 +54,7 @@ COLUMNS = {
     "forward_backward_ms": "Forward + backward ms",
     "ratio_forward": "Ratio, forward",
     "ratio_forward_backward": "Ratio, forward + backward",
+    "spread": "Spread",
     "saved_mb": "Saved MB",
     "ratio_saved": "Ratio, saved",
     "saved_without_weights_mb": "Without weights MB",
@@ -66,7 +70,7 @@ def measure_layers(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
     layers = {kind: make_layer(kind, case.channels, case.modes) for kind in LAYERS}
     x = torch.randn(case.batch, case.channels, *case.grid, requires_grad=True)
     grad = torch.randn_like(x)
-    steps = {kind: layer_step(layer, x, grad) for kind, layer in layers.items()}
+    steps = {k: layer_step(setup.prepare(m), x, grad) for k, m in layers.items()}
     return _rows(name, layers, steps, x, setup)
 
 
@@ -93,7 +97,7 @@ def measure_models(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
 
         return step
 
-    steps = {kind: step_of(model) for kind, model in models.items()}
+    steps = {k: step_of(setup.prepare(model)) for k, model in models.items()}
     return _rows(name, models, steps, x, setup)
 
 
@@ -121,6 +125,7 @@ def _rows(
                 "forward_backward_ms": f"{1e3 * mine.median('total'):.1f}",
                 "ratio_forward": f"{mine.ratio(reference, 'forward'):.3f}",
                 "ratio_forward_backward": f"{mine.ratio(reference, 'total'):.3f}",
+                "spread": f"{mine.spread(reference, 'total'):.3f}",
                 "saved_mb": f"{saved[kind]:.2f}",
                 "ratio_saved": f"{saved[kind] / saved[REFERENCE]:.4f}",
                 "saved_without_weights_mb": f"{bare[kind]:.2f}",

@@ -1,13 +1,17 @@
 """Time and memory of a step, for several candidates side by side."""
 
 import multiprocessing
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from benchmarks.memory import held_megabytes, peak_megabytes, reset_peak
@@ -16,12 +20,47 @@ from benchmarks.memory import held_megabytes, peak_megabytes, reset_peak
 Step = Callable[[], Callable[[], None]]
 
 
+#: Of products of matrices: all digits, those of TF32, or autocast to bfloat16.
+PRECISIONS = ("float32", "tf32", "bf16")
+
+
 @dataclass(frozen=True)
 class Setup:
-    """Number of timed rounds, and the device."""
+    """Number of timed rounds, the device, and how it computes."""
 
     rounds: int
     device: str = "cpu"
+    precision: str = "float32"  # one of PRECISIONS
+    compiled: bool = False
+
+    def describe(self) -> dict[str, str]:
+        """Return columns of a result: device, mode, and the load before it."""
+        name = self.device
+        if name.startswith("cuda"):
+            name = torch.cuda.get_device_name(name)
+        mode = f"{self.precision}, compiled" if self.compiled else self.precision
+        load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+        return {"device": name, "mode": mode, "load": load}
+
+    def prepare(self, module: nn.Module) -> nn.Module:
+        """Return a module, compiled if asked for."""
+        return torch.compile(module) if self.compiled else module  # type: ignore[return-value]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make new tensors on the device, and compute in the precision, inside."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(
+            "high" if self.precision == "tf32" else "highest"
+        )
+        kind = torch.device(self.device).type
+        lean = self.precision == "bf16"
+        mode = torch.autocast(kind, torch.bfloat16) if lean else nullcontext()
+        try:
+            with torch.device(self.device), mode:
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 @dataclass
@@ -37,9 +76,16 @@ class Times:
 
     def ratio(self, other: "Times", which: str) -> float:
         """Return the median of the ratios to another candidate in the same round."""
-        mine, theirs = getattr(self, which), getattr(other, which)
-        ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
-        return float(statistics.median(ratios))
+        return float(statistics.median(self._ratios(other, which)))
+
+    def spread(self, other: "Times", which: str) -> float:
+        """Return the distance between the quartiles of these ratios."""
+        low, high = np.percentile(self._ratios(other, which), [25, 75])
+        return float(high - low)
+
+    def _ratios(self, other: "Times", which: str) -> list[float]:
+        pairs = zip(getattr(self, which), getattr(other, which), strict=True)
+        return [a / b for a, b in pairs]
 
 
 def now(device: str) -> float:
@@ -139,7 +185,11 @@ def _child(
     arguments: tuple[object, ...],
 ) -> None:
     torch.set_num_threads(threads)
+    setups = [given.active() for given in arguments if isinstance(given, Setup)]
     try:
-        sender.send(function(*arguments))
+        with ExitStack() as stack:
+            for context in setups:
+                stack.enter_context(context)
+            sender.send(function(*arguments))
     except (RuntimeError, MemoryError) as error:
         sender.send(str(error).partition("\n")[0])

@@ -16,6 +16,7 @@ LAYERS = {
     "separable": ("upstream, separable", "#d9c27f"),
     "dinozaur_plain": ("DINOZAUR, no gradients", "#7fb7be"),
     "dinozaur": ("DINOZAUR", "#1f6f78"),
+    "dinozaur_recomputed": ("DINOZAUR, recomputed", "#0f3b40"),
     "transport_plain": ("4 moving kernels, no gradients", "#d98c7a"),
     "transport": ("4 moving kernels", "#a23b2a"),
     "shells": ("4 moving kernels, 8 shells", "#6b1d12"),
@@ -34,6 +35,8 @@ TITLES = {
     "points_3d": "grid points, 3-D",
     "modes": "modes per axis",
     "channels": "channels",
+    "kernels": "kernels that move",
+    "dimensions": "dimensions",
 }
 
 
@@ -50,8 +53,10 @@ def plot_bars(path: Path, rows: Sequence[Row], step: str) -> None:
     width = 0.84 / len(layers)
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for i, layer in enumerate(layers):
-            values = [float(r[column]) for r in rows if r["layer"] == layer]
-            at = np.arange(len(cases)) + (i - (len(layers) - 1) / 2) * width
+            own = [r for r in rows if r["layer"] == layer]
+            values = [float(r[column]) for r in own]
+            at = np.array([cases.index(r["case"]) for r in own], float)
+            at += (i - (len(layers) - 1) / 2) * width
             name, colour = LAYERS[layer]
             bars = ax.bar(at, values, 0.92 * width, color=colour, label=name)
             if layer == "dinozaur":
@@ -79,6 +84,8 @@ def plot_growth(path: Path, rows: Sequence[Row]) -> None:
     for ax, over in zip(axes, quantities, strict=True):
         for layer in dict.fromkeys(r["layer"] for r in rows):
             part = [r for r in rows if (r["over"], r["layer"]) == (over, layer)]
+            if not part:  # a layer with kernels has no other cases
+                continue
             values = [float(r["value"]) for r in part]
             times = [float(r["forward_backward_ms"]) for r in part]
             name, colour = LAYERS[layer]

@@ -7,8 +7,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks import environment, tables
 from benchmarks.cost.measure import Setup
 
@@ -60,16 +58,20 @@ class Study:
         chosen = (
             self.smoke if args.smoke else {name: self.cases[name] for name in names}
         )
-        setup = Setup(args.rounds or self.rounds, args.device)
+        rounds = args.rounds or self.rounds
+        setup = Setup(rounds, args.device, args.precision, args.compile)
         rows = tables.read_csv(path) if path.exists() else []
         order = [*self.cases, *self.smoke]
         for name, case in chosen.items():
             rows = [row for row in rows if self.case_of(row) != name]
-            with torch.device(setup.device):
+            machine = {**setup.describe(), **environment.describe()}
+            with setup.active():
                 found = self.measure(name, case, setup)
-            rows += [{**row, **environment.describe()} for row in found]
+            rows += [{**row, **machine} for row in found]
             rows.sort(key=lambda row: order.index(self.case_of(row)))
-            tables.write_csv(path, rows)  # finished cases survive an interruption
+            columns = dict.fromkeys(key for row in rows for key in row)
+            # Finished cases survive an interruption.
+            tables.write_csv(path, [dict.fromkeys(columns, "") | row for row in rows])
         print(f"\n{self.show(rows)}\n\nwritten: {path}")
         if self.draw is not None:
             picture = (args.out or tables.STATIC) / f"{path.stem}.png"

@@ -57,7 +57,7 @@ def measure(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
             row[f"ratio_{quantity}"] = f"{ratio:.3f}"
         sizes = {"points": case.points, "modes": case.modes, "width": case.width}
         row |= {"preset": name, **{key: str(value) for key, value in sizes.items()}}
-        rows.append({**row, "device": setup.device, "rounds": str(setup.rounds)})
+        rows.append({**row, "rounds": str(setup.rounds)})
     return rows
 
 
@@ -70,18 +70,19 @@ def measure_model(model: str, case: Case, setup: Setup) -> dict[str, float]:
     channels = (IN_CHANNELS, OUT_CHANNELS, case.width)
     operator = make_model(MODELS[model], (case.modes,) * 3, *channels).to(device)
     optimiser = torch.optim.AdamW(operator.parameters())
+    apply = setup.prepare(operator)
     grid = (case.points,) * 3
     x = torch.rand(1, IN_CHANNELS, *grid, device=device)
     y = torch.rand(1, OUT_CHANNELS, *grid, device=device)
 
     def train() -> None:
         optimiser.zero_grad()
-        (operator(x) - y).square().mean().backward()
+        (apply(x) - y).square().mean().backward()
         optimiser.step()
 
     @torch.no_grad()
     def predict() -> None:
-        operator(x)
+        apply(x)
 
     times: dict[str, list[float]] = {"train_s": [], "predict_s": []}
     for number in range(1 + setup.rounds):

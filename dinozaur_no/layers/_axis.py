@@ -108,14 +108,14 @@ class AxisBasis:
         return torch.cat(parts, dim)
 
     def partner_signs(self) -> Array:
-        """Signs of the derivative: the sine goes to the cosine, the cosine negated."""
-        sign = np.concatenate([np.ones(self.cosines), -np.ones(self.sines)])
-        sign[0] = 0.0
-        sign[self.sines + 1 : self.cosines] = 0.0  # the cosine at Nyquist
-        return sign
+        """Signs of the derivative: the sine goes to the cosine, the cosine negated.
+
+        Those of functions without a partner do not matter.
+        """
+        return np.concatenate([np.ones(self.cosines), -np.ones(self.sines)])
 
     def slopes(self, n: int) -> Array:
-        """Derivatives of the basis functions on n grid points, (n, size)."""
+        """Slopes of the basis functions on n grid points, (n, size)."""
         scaled = self.values(n) * (self.frequencies() * self.partner_signs())
         cosines = scaled[:, self.cosines :]
         sines = scaled[:, 1 : self.sines + 1]
@@ -171,18 +171,18 @@ class FourierSynthesis:
     axis: AxisBasis
     n: int
 
-    def __call__(self, c: Tensor, dim: int) -> Tensor:
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
         """Transform along a dimension."""
         cosines, sines = self.axis.cosines, self.axis.sines
         q = self._refinement()
         points = q * self.n
         # A cosine is half of each of exp(ikx) and exp(-ikx), except at the two ends of
         # the spectrum, where both are the same function.
-        half = torch.full((cosines,), 0.5, dtype=c.dtype, device=c.device)
+        half = torch.full((cosines,), 0.5, dtype=x.dtype, device=x.device)
         half[0] = 1.0
         if 2 * (cosines - 1) == points:
             half[-1] = 1.0
-        cos, sin = c.movedim(dim, -1).split([cosines, sines], -1)
+        cos, sin = x.movedim(dim, -1).split([cosines, sines], -1)
         sin = torch.nn.functional.pad(sin * -0.5, (1, cosines - 1 - sines))
         z = torch.complex(cos * half, sin)
         y: Tensor = torch.fft.irfft(z, n=points, norm="forward")
@@ -199,7 +199,7 @@ class FourierSynthesis:
         return torch.cat([cos, sin], -1).movedim(-1, dim)
 
     def _refinement(self) -> int:
-        """A grid too coarse for the FFT is every q-th point of a finer one."""
+        """Return q: a grid too coarse for an FFT is each q-th point of a finer one."""
         top = 2 * (self.axis.cosines - 1)
         return 1 if top <= self.n else top // self.n + 1
 
@@ -211,9 +211,9 @@ class FourierSlopes:
     synthesis: FourierSynthesis
     factors: Tensor  # of the derivative's coefficients
 
-    def __call__(self, c: Tensor, dim: int) -> Tensor:
+    def __call__(self, x: Tensor, dim: int) -> Tensor:
         """Transform along a dimension."""
-        derived = self.synthesis.axis.partner(c, dim) * self._factors(c, dim)
+        derived = self.synthesis.axis.partner(x, dim) * self._factors(x, dim)
         return self.synthesis(derived, dim)
 
     def adjoint(self, y: Tensor, dim: int) -> Tensor:

@@ -187,21 +187,20 @@ class RealBasis:
     def _features(self, kind: FeatureGridKind) -> FeatureGrid:
         if kind == "output":
             stay = [None for _ in self.axes]
-            slopes = map(self._slopes, self.axes, self.n_out)
-            return FeatureGrid(
-                self.n_out, tuple(self._synthesis), tuple(slopes), tuple(stay)
-            )
-        sizes, synthesis, slopes, interpolation = [], [], [], []
+            derivatives = tuple(map(self._slopes, self.axes, self.n_out))
+            synthesis = tuple(self._synthesis)
+            return FeatureGrid(self.n_out, synthesis, derivatives, tuple(stay))
+        sizes, values, slopes, interpolation = [], [], [], []
         for axis, n in zip(self.axes, self.n_out):
             # An odd number of points, the same for every method and output grid.
             top = math.ceil(_FEATURE_BAND * (axis.cosines - 1))
             band = AxisBasis(top + 1, top, axis.extent)
             sizes.append(band.size)
-            synthesis.append(self._synthesises(axis, band.size))
+            values.append(self._synthesises(axis, band.size))
             slopes.append(self._slopes(axis, band.size))
             interpolation.append(self._interpolation(band, band.size, n))
         return FeatureGrid(
-            tuple(sizes), tuple(synthesis), tuple(slopes), tuple(interpolation)
+            tuple(sizes), tuple(values), tuple(slopes), tuple(interpolation)
         )
 
     def _use_dense(self, axis: AxisBasis) -> bool:

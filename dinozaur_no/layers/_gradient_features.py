@@ -161,7 +161,7 @@ def _features_backward(
 def _slopes_and_features(
     v: Tensor, u: Tensor, basis: RealBasis
 ) -> tuple[list[Tensor], Tensor]:
-    """Derivatives of v and u, stacked, along each axis, and the features."""
+    """Return the slopes of v and u, stacked, along each axis, and the features."""
     slopes = basis.features.gradient(torch.stack([v, u]))
     inner = slopes[0][0] * slopes[0][1]
     for dv, du in slopes[1:]:

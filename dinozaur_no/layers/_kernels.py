@@ -1,11 +1,12 @@
 r"""Heat kernels that may move, applied to coefficients.
 
 The kernel with time :math:`\tau` and displacement b multiplies the Fourier coefficients
-by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a product
-of one factor per axis. A factor damps and rotates each pair of cosine and sine: it is a
-multiple of the coefficients plus a multiple of their partners. `naive_kernels` applies
-kernel after kernel and axis after axis. The layer applies all kernels at once, and the
-factors of the last two axes together, so that the innermost loops are long.
+by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a
+product of one factor per axis. A factor damps and rotates each pair of cosine and sine:
+it is a multiple of the coefficients plus a multiple of their partners.
+`naive_kernels` applies kernel after kernel and axis after axis. The layer applies all
+kernels at once, and the factors of the last two axes together, so that the innermost
+loops are long.
 
 The backward pass needs the input alone, whatever the number of kernels.
 """
@@ -13,8 +14,9 @@ The backward pass needs the input alone, whatever the number of kernels.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +108,7 @@ class _Kernels(torch.autograd.Function):
     ) -> Tensor:
         v = c.unsqueeze(1)
         for stage in _stages(time, shift, basis):
-            v = stage.apply(v)
+            v = stage.apply(stage.terms(v))
         if weight is None:
             return v.squeeze(1)
         return mix_modes(weight, v.flatten(1, 2), basis)
@@ -123,7 +125,8 @@ class _Kernels(torch.autograd.Function):
         with full_precision(grad.device.type):
             if torch.is_grad_enabled():  # somebody will differentiate this again
                 return *_naive_backward(grad, tensors, basis), None
-            return *_kernels_backward(grad, *tensors, basis), None
+            c, time, shift, weight = tensors
+            return *_kernels_backward(grad, c, time, shift, weight, basis), None
 
     @staticmethod
     def vmap(
@@ -132,7 +135,7 @@ class _Kernels(torch.autograd.Function):
         return torch.vmap(naive_kernels, in_dims)(*args), 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Stage:
     """Factors of some axes: a sum of multiples of the coefficients and partners."""
 
@@ -149,27 +152,66 @@ class _Stage:
             terms += [self.basis.axes[j].partner(term, j) for term in terms]
         return terms
 
-    def apply(self, x: Tensor) -> Tensor:
-        """Multiply the terms of x, (b, 1 or kernels, c, *modes), and add them."""
-        first, *rest = zip(self.multipliers, self.terms(x))
-        y = first[0] * first[1]
-        for multiplier, term in rest:
+    def apply(self, terms: Sequence[Tensor]) -> Tensor:
+        """Multiply terms (b, 1 or kernels, c, *modes) and add them."""
+        y = self.multipliers[0] * terms[0]
+        for multiplier, term in zip(self.multipliers[1:], terms[1:]):
             y.addcmul_(multiplier, term)
         return y
 
-    def backward(self, grad: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return the gradients of x and of the multipliers."""
-        flows, slopes = [], []
-        for multiplier, term in zip(self.multipliers, self.terms(x)):
-            slopes.append((grad * term).sum_to_size(multiplier.shape))
-            flows.append((grad * multiplier).sum_to_size(x.shape))
+    def adjoint(self, grad: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
+        """Return the gradient of the input, whose shape is ``size``."""
+        flows = [_product_sum(grad, m, size, scratch) for m in self.multipliers]
         # A partner's partner is the function itself, so this is the adjoint of `terms`.
         for j in reversed(self.axes) if self.moves else ():
             half = len(flows) // 2
             for flow, moved in zip(flows[:half], flows[half:]):
                 flow += self.basis.axes[j].partner(moved, j)
             flows = flows[:half]
-        return flows[0], slopes
+        return flows[0]
+
+    def slopes(
+        self, grad: Tensor, terms: Sequence[Tensor], scratch: Tensor
+    ) -> tuple[Tensor, ...]:
+        r"""Return the gradients of times and of the shifts along the axes.
+
+        A multiplier's derivative by :math:`\tau` is :math:`-\omega^2` times itself. A
+        shift turns the two multipliers of a pair, with and without the partner, into
+        each other.
+        """
+        own = self.multipliers
+        flows = [
+            _product_sum(grad, term, m.shape, scratch) for m, term in zip(own, terms)
+        ]
+        squares = [self._along(j, self.basis.frequencies[j] ** 2) for j in self.axes]
+        rates = functools.reduce(torch.add, squares)
+        found = [-_weighted_sum(rates, zip(flows, own))]
+        for i, j in enumerate(self.axes if self.moves else ()):
+            bit = 1 << i
+            pairs = [(s, s | bit) for s in range(len(own)) if not s & bit]
+            turned = [(flows[s], own[t]) for s, t in pairs]
+            turned += [(flows[t], -own[s]) for s, t in pairs]
+            rates = self._along(j, self.basis.frequencies[j] * self.basis.signs[j])
+            found.append(_weighted_sum(rates, turned))
+        return tuple(found)
+
+    def _along(self, j: int, values: Tensor) -> Tensor:
+        return values.view(-1, *(1 for _ in range(-1 - j)))
+
+
+def _product_sum(a: Tensor, b: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
+    """Sum a * b to a smaller size; memory that is new to a process is slow."""
+    product = torch.mul(a, b, out=scratch)
+    return product.clone() if size == product.shape else product.sum_to_size(size)
+
+
+def _weighted_sum(weights: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Sum the products of all pairs with weights, over the modes."""
+    (a, b), *rest = pairs
+    total = a * b
+    for a, b in rest:
+        total.addcmul_(a, b)
+    return (total * weights).flatten(3).sum(3)
 
 
 def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage]:
@@ -203,26 +245,29 @@ def _kernels_backward(
     basis: RealBasis,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of c, times, shifts and weight."""
-    with torch.enable_grad():
-        given = [x.detach().requires_grad_() for x in (time, shift) if x is not None]
-        stages = _stages(given[0], given[1] if given[1:] else None, basis)
-    multipliers = [m for stage in stages for m in stage.multipliers]
-    fields, d_weight, slopes = [c.unsqueeze(1)], None, []
-    for stage in stages:
-        stage.multipliers = [m.detach() for m in stage.multipliers]
-        if weight is not None or stage is not stages[-1]:
-            fields.append(stage.apply(fields[-1]))
+    stages = _stages(time, shift, basis)
+    terms, d_weight = [stages[0].terms(c.unsqueeze(1))], None
+    for stage, following in itertools.pairwise(stages):
+        terms.append(following.terms(stage.apply(terms[-1])))
     if weight is None:
         flow = grad.unsqueeze(1)
+        scratch = torch.empty_like(flow)
     else:
-        v = fields.pop().flatten(1, 2)
-        d_weight = _correlate(weight, grad, v, basis)
+        scratch = stages[-1].apply(terms[-1])
+        d_weight = _correlate(weight, grad, scratch.flatten(1, 2), basis)
         flow = mix_modes(weight.mT, grad, basis).unflatten(1, (-1, c.shape[1]))
-    for stage in reversed(stages):
-        flow, own = stage.backward(flow, fields.pop())
-        slopes = own + slopes
-    d_time, *d_shift = torch.autograd.grad(multipliers, given, slopes)
-    return flow.squeeze(1), d_time, *(d_shift or [None]), d_weight
+    d_time, d_shift = torch.zeros_like(time), []
+    while terms:
+        stage, own = stages[len(terms) - 1], terms.pop()
+        of_time, *of_shift = stage.slopes(flow, own, scratch)
+        d_time += of_time.sum_to_size(time.shape)
+        d_shift += of_shift
+        flow = stage.adjoint(flow, own[0].shape, scratch)
+    if shift is None:
+        return flow.squeeze(1), d_time, None, d_weight
+    # Along the first axis, ..., the last one.
+    moved = torch.stack(d_shift, -1).sum_to_size(shift.shape)
+    return flow.squeeze(1), d_time, moved, d_weight
 
 
 def _correlate(like: Tensor, y: Tensor, x: Tensor, basis: RealBasis) -> Tensor:

@@ -56,9 +56,12 @@ class Shells:
         """Sort modes by the numbers of their shells."""
         order = np.argsort(numbers.ravel(), kind="stable")
         counts = np.bincount(numbers.ravel(), minlength=n_shells)
-        tables = (order, np.argsort(order, kind="stable"))
-        moved = (torch.as_tensor(table, device=device) for table in tables)
-        return cls(*moved, tuple(counts.tolist()))
+        back = np.argsort(order, kind="stable")
+        return cls(
+            torch.as_tensor(order, device=device),
+            torch.as_tensor(back, device=device),
+            tuple(counts.tolist()),
+        )
 
     def mix(self, weight: Tensor, x: Tensor) -> Tensor:
         """Multiply the channels of x, (b, c, *modes), by matrices (shells, o, c)."""
@@ -72,4 +75,6 @@ class Shells:
         return torch.stack([torch.bmm(a, b.mT).sum(0) for a, b in pairs])
 
     def _split(self, x: Tensor) -> tuple[Tensor, ...]:
-        return x.flatten(2).index_select(2, self.order).split(self.sizes, 2)
+        ordered = x.flatten(2).index_select(2, self.order)
+        parts: tuple[Tensor, ...] = ordered.split(self.sizes, 2)
+        return parts
