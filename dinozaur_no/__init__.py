@@ -11,6 +11,7 @@ from .layers import (
     condition,
 )
 from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
+from .transfer import CarryOverReport, carry_over
 from .uncertainty import (
     CorrelatedNoise,
     Deterministic,
@@ -41,6 +42,7 @@ __all__ = [
     "DINOZAURGINO",
     "BayesianDINOZAUR",
     "BayesianDiffusionConv",
+    "CarryOverReport",
     "ConditionalBayesianDiffusionConv",
     "ConditionalDiffusionConv",
     "Conditioned",
@@ -57,6 +59,7 @@ __all__ = [
     "VariationalOperator",
     "WhiteNoise",
     "accelerate_gno",
+    "carry_over",
     "condition",
     "conformalize",
     "field_integral",
