@@ -27,20 +27,22 @@ ALPHA, TAU = 2.0, 3.0
 VERSION = 1  # raise it with every change of the generated numbers
 
 
-def gaussian_field(rng: np.random.Generator, size: int) -> Array:
-    """Draw a Gaussian random field on ``size`` x ``size`` points, of zero mean."""
-    k = np.arange(size)
-    laplacian = np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
-    deviation = TAU ** (ALPHA - 1) * (laplacian + TAU**2) ** (-ALPHA / 2)
-    coefficients = size * deviation * rng.standard_normal((size, size))
-    coefficients[0, 0] = 0.0
+def gaussian_field(
+    rng: np.random.Generator, size: int, dimensions: int = 2
+) -> Array:
+    """Draw a Gaussian random field on ``size`` points per axis, of zero mean."""
+    shape = (size,) * dimensions
+    laplacian = np.pi**2 * (np.indices(shape) ** 2).sum(0)
+    deviation = TAU ** (ALPHA - dimensions / 2) * (laplacian + TAU**2) ** (-ALPHA / 2)
+    coefficients = size ** (dimensions / 2) * deviation * rng.standard_normal(shape)
+    coefficients[(0,) * dimensions] = 0.0
     field: Array = idctn(coefficients, type=2, norm="ortho")
     return field
 
 
-def permeability(seed: int, size: int) -> Array:
+def permeability(seed: int, size: int, dimensions: int = 2) -> Array:
     """Draw the two-valued permeability that belongs to ``seed``."""
-    field = gaussian_field(np.random.default_rng(seed), size)
+    field = gaussian_field(np.random.default_rng(seed), size, dimensions)
     return np.where(field >= 0, HIGH, LOW)
 
 
