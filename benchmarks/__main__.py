@@ -25,6 +25,7 @@ GROUPS = {
     "Studies": {
         "demo": ("studies.demo", "four models of Darcy flow, with table and picture"),
         "calibration": ("studies.calibration", "accuracy and coverage on Darcy flow"),
+        "transfer": ("studies.transfer", "weights carried over, from 2-D to 3-D"),
         "ablation": ("studies.ablation", "other widths, depths and modes"),
     },
     "Cost": {"cost": ("cost.command", "time and memory of layers and models")},

@@ -20,7 +20,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
     from benchmarks.data import report
-    from benchmarks.studies import calibration, demo
+    from benchmarks.studies import calibration, demo, transfer_report
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
     runs += [(n, "small") for n in ("initialisation", "kernels", "rates", "tune")]
@@ -28,6 +28,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
         "calibration": partial(_shown, calibration.show, "calibration.csv"),
+        "transfer": partial(_shown, transfer_report.show, "transfer.csv"),
         "data": partial(_shown, report.show, "data.csv"),
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }

@@ -27,9 +27,7 @@ ALPHA, TAU = 2.0, 3.0
 VERSION = 1  # raise it with every change of the generated numbers
 
 
-def gaussian_field(
-    rng: np.random.Generator, size: int, dimensions: int = 2
-) -> Array:
+def gaussian_field(rng: np.random.Generator, size: int, dimensions: int = 2) -> Array:
     """Draw a Gaussian random field on ``size`` points per axis, of zero mean."""
     shape = (size,) * dimensions
     laplacian = np.pi**2 * (np.indices(shape) ** 2).sum(0)

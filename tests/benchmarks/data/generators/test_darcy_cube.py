@@ -39,9 +39,7 @@ def test_solver_agrees_with_the_direct_one_on_the_square():
     coeff = darcy.permeability(0, 24)
     expected = darcy.darcy_matrix(coeff).toarray()
     np.testing.assert_allclose(darcy_matrix(coeff).toarray(), expected, rtol=1e-13)
-    np.testing.assert_allclose(
-        solve_darcy(coeff), darcy.solve_darcy(coeff), atol=1e-11
-    )
+    np.testing.assert_allclose(solve_darcy(coeff), darcy.solve_darcy(coeff), atol=1e-11)
 
 
 def test_solver_keeps_the_boundary_and_the_symmetries_of_the_cube():
