@@ -294,7 +294,7 @@ def test_new_input_channels_start_at_zero():
     more = FNO((4, 5), 4, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv).double()
     assert not carry_over(few, many).extended
     report = carry_over(few, more)
-    reason = "new inputs start at zero: input channel 2, input channel 3"
+    reason = "zeros for new inputs: input channel 2, input channel 3"
     assert report.extended == {"lifting.fcs.0.weight": reason}
     x = fields()
     torch.testing.assert_close(more(torch.cat([x, torch.randn_like(x)], 1)), few(x))
@@ -380,7 +380,7 @@ def test_deterministic_and_bayesian_layers():
     x = fields()
     torch.testing.assert_close(back.eval()(same_along(2, x)), same_along(2, plain(x)))
     for source, role in ((plain, "source"), (uncertain, "target")):
-        with pytest.raises(ValueError, match=f"posterior_as_prior needs a {role}"):
+        with pytest.raises(ValueError, match=f"Bayesian layers, but the {role} has"):
             carry_over(source, back, posterior_as_prior=True)
     diagonal = BayesianDiffusionConv.configure(covariance="diagonal")
     with pytest.raises(ValueError, match="covariance='diagonal'"):
@@ -420,7 +420,7 @@ def test_report_names_every_tensor_once():
     assert not report.left_out
     text = str(report)
     assert text.startswith(f"copied: {len(report.copied)} tensors")
-    assert "lifting.fcs.0.weight: new inputs start at zero: coordinate 2" in text
+    assert "lifting.fcs.0.weight: zeros for new inputs: coordinate 2" in text
 
 
 class Wrapper(nn.Module):
@@ -469,7 +469,7 @@ ERRORS = {
         r"'projection.fcs.0.weight' has shape \(12, 6, 1\) in the source and \(18, 6",
     ),
     "lifting": (lambda: make(3, lifting_channel_ratio=3), "'lifting.fcs.0.weight' has"),
-    "parts": (lambda: make(3, fno_skip=None), "of the source has no place"),
+    "parts": (lambda: make(3, fno_skip=None), "of the source is not in the target"),
     "more parts": (lambda: make(3, norm="group_norm"), "of the target is not in the"),
     "fewer axes": (lambda: make(1), "target has 1 axes and the source 2"),
     "dense": (lambda: FNO((4, 4, 4), 2, 1, 6), "contains no diffusion layer"),
