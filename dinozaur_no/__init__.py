@@ -11,7 +11,12 @@ from .layers import (
     condition,
 )
 from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
-from .transfer import CarryOverReport, carry_over
+from .transfer import (
+    CarryOverReport,
+    carry_over,
+    load_pretrained,
+    save_pretrained,
+)
 from .uncertainty import (
     CorrelatedNoise,
     Deterministic,
@@ -66,9 +71,11 @@ __all__ = [
     "field_maximum",
     "field_mean",
     "line_values",
+    "load_pretrained",
     "parameter_groups",
     "propose_prior",
     "region_difference",
+    "save_pretrained",
     "surface_force",
     "warm_start",
 ]

@@ -74,12 +74,8 @@ FULL = {
     "viscosity": Problem(VISCOUS, THIN, {16: 40}, 20),
 }
 _TINY = replace(SQUARE, settings={"size": 6}, modes=(2, 2), samples=4)
-SMOKE = {
-    "cube": Problem(
-        *(_TINY, replace(CUBE, settings={"size": 6}, modes=(2,) * 3)),
-        *({16: 2}, 1, 2),
-    )
-}
+_TINY_CUBE = replace(CUBE, settings={"size": 6}, modes=(2, 2, 2))
+SMOKE = {"cube": Problem(_TINY, _TINY_CUBE, {16: 2}, 1, 2)}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,11 @@ class Entry:
     value: Tensor | None = None  # None if nothing is written
 
 
+def _entry(name: str, value: Tensor, reason: str) -> Entry:
+    """Write a value that is the source's, unless there is a reason for another."""
+    return Entry(name, "extended" if reason else "copied", reason, value)
+
+
 def paired_layers(source: nn.Module, target: nn.Module) -> Pairs:
     """Return the diffusion layers of both models, by the prefix of their tensors."""
     found = []
@@ -75,27 +80,21 @@ def carried(
             continue
         value = torch.zeros_like(there, requires_grad=False)
         if given is None:
-            yield Entry(name, "extended", "zeros: the source has none", value)
+            yield _entry(name, value, "zeros: the source has none")
             continue
         shape = [1] * given.ndim
         shape[place] = len(axes)
         index = torch.tensor(axes, device=value.device)
-        value.index_copy_(
-            place, index, (in_double(given) * ratios.view(shape)).to(value)
-        )
+        moved = in_double(given) * ratios.view(shape)
+        value.index_copy_(place, index, moved.to(value))
         added = sorted(set(range(new.order)) - set(axes))
         reason = f"zeros along new axes: {', '.join(map(str, added))}"
-        yield Entry(name, *(("extended", reason) if added else ("copied", "")), value)
+        yield _entry(name, value, reason if added else "")
     if isinstance(new, ConditionalDiffusionConv):
         weight = getattr(old, "time_weight", None)
-        if weight is None:
-            value, reason = (
-                torch.zeros_like(new.time_weight),
-                "zeros: the source has none",
-            )
-            yield Entry("time_weight", "extended", reason, value)
-        else:
-            yield Entry("time_weight", "copied", "", weight.detach())
+        reason = "zeros: the source has none" if weight is None else ""
+        value = torch.zeros_like(new.time_weight) if weight is None else weight
+        yield _entry("time_weight", value.detach(), reason)
     yield from _posterior(old, new, axes, ratios, posterior_as_prior)
 
 
@@ -127,18 +126,15 @@ def _posterior(
     grown = len(places) < new.posterior_size
     reason = "displacements along new axes are as built, and independent"
     for name, value in _extended_posterior(rows, places, new).items():
-        yield Entry(name, *(("extended", reason) if grown else ("copied", "")), value)
-    values = {
-        "prior_mean": in_double(old._mean()) * factors,
-        "prior_scale": rows.norm(dim=1),
-    }
-    for name, value in values.items():
+        yield _entry(name, value, reason if grown else "")
+    mean, scale = in_double(old._mean()) * factors, rows.norm(dim=1)
+    for name, value in (("prior_mean", mean), ("prior_scale", scale)):
         if not as_prior:
             yield Entry(name, "new", "as built: the prior of the target")
             continue
         prior = in_double(getattr(new, name)).clone()
         prior[places] = value
-        yield Entry(name, "extended", "the posterior of the source", prior)
+        yield _entry(name, prior, "the posterior of the source")
 
 
 def _extended_posterior(
