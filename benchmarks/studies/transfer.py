@@ -74,7 +74,7 @@ FULL = {
     "viscosity": Problem(VISCOUS, THIN, {16: 40}, 20),
 }
 _TINY = replace(SQUARE, settings={"size": 6}, modes=(2, 2), samples=4)
-_TINY_CUBE = replace(CUBE, settings={"size": 6}, modes=(2, 2, 2))
+_TINY_CUBE = replace(CUBE, settings={"size": 6}, modes=(2, 2, 2), samples=16)
 SMOKE = {"cube": Problem(_TINY, _TINY_CUBE, {16: 2}, 1, 2)}
 
 

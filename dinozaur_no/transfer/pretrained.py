@@ -69,6 +69,8 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
     """
     folder, wrappers, inner = Path(folder), [], model
     while isinstance(inner, (Conditioned, Deterministic, VariationalOperator)):
+        if type(inner).__name__ not in _WRAPPERS:
+            break  # a subclass
         wrappers.append(_encoded_wrapper(inner))
         inner = inner.model
     if not isinstance(inner, BaseModel):
