@@ -235,7 +235,7 @@ def build(data: Data, arm: str, source: nn.Module | None = None) -> nn.Module:
         conv_module=SpectralConv if arm == "fno" else layer,
     )
     if source is not None:
-        carry_over(source, model)
+        carry_over(source, model, new_inputs="keep")
     if arm == "frozen":
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not name.endswith("raw_time"))

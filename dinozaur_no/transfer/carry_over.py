@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from .._validation import one_of
 from ._inputs import Input, named_inputs
 from ._layers import SPECIAL, Entry, carried, check_layers, paired_layers
 
@@ -31,7 +32,7 @@ class CarryOverReport:
     copied : list of str
         Names of tensors that are those of the source.
     extended : dict
-        Names of tensors that hold those of the source and zeros, with the reason.
+        Names of tensors that hold those of the source and more, with the reason.
     new : dict
         Names of tensors without a counterpart, which stayed as they were, with the
         reason.
@@ -59,6 +60,7 @@ def carry_over(
     target: nn.Module,
     *,
     axes: Sequence[int] | None = None,
+    new_inputs: Literal["zero", "keep"] = "zero",
     posterior_as_prior: bool = False,
 ) -> CarryOverReport:
     """Copy the weights of a trained model into one of another dimension, in place.
@@ -70,6 +72,10 @@ def carry_over(
     constant along new axes, and with the modes of the source, the target then computes
     what the source does. (A graph layer that sums over its neighbours finds more of
     them in a higher dimension, though.)
+
+    A model that continues to learn wants ``new_inputs="keep"``. If a problem is the
+    same forwards and backwards along the new axis, as Darcy flow is, weights of zero
+    are a saddle point: training needs long to find out that the coordinate matters.
 
     Times, displacements and gradients have the unit of ``extent``, and keep their
     values in this unit. If the target's box is longer, by another padding for example,
@@ -86,6 +92,9 @@ def carry_over(
         was.
     axes : sequence of int, optional
         Axis of the target for each axis of the source, by default the first ones.
+    new_inputs : {"zero", "keep"}, default "zero"
+        Weights of coordinates and input channels that the source does not have: zero,
+        or those that the target was built with.
     posterior_as_prior : bool, default False
         Whether the posterior of the source, without its correlations, becomes the prior
         of the target's Bayesian layers. By default they keep the prior that they were
@@ -114,7 +123,8 @@ def carry_over(
             raise TypeError(
                 f"{role} must be a torch Module, got {type(model).__name__}"
             )
-    entries = list(_entries(source, target, axes, posterior_as_prior))
+    one_of("new_inputs", new_inputs, ("zero", "keep"))
+    entries = list(_entries(source, target, axes, new_inputs, posterior_as_prior))
     report, own = CarryOverReport(), _tensors(target)
     with torch.no_grad():
         for entry in entries:
@@ -131,6 +141,7 @@ def _entries(
     source: nn.Module,
     target: nn.Module,
     axes: Sequence[int] | None,
+    new_inputs: str,
     posterior_as_prior: bool,
 ) -> Iterator[Entry]:
     """Yield what becomes of every tensor, before any of them is written."""
@@ -153,16 +164,23 @@ def _entries(
         )
     for name in own:
         if name in before and name in after:
-            yield _by_inputs(name, theirs[name], own[name], before[name], after[name])
+            start = own[name].clone() if new_inputs == "keep" else None
+            labels = before[name], after[name]
+            yield _by_inputs(name, theirs[name], own[name], *labels, start)
         elif name not in special:
             value = _reshaped(name, theirs[name], own[name])
             yield Entry(name, "copied", value=value)
 
 
 def _by_inputs(
-    name: str, old: Tensor, new: Tensor, before: list[Input], after: list[Input]
+    name: str,
+    old: Tensor,
+    new: Tensor,
+    before: list[Input],
+    after: list[Input],
+    start: Tensor | None,
 ) -> Entry:
-    """Copy a weight whose columns belong to named inputs."""
+    """Copy a weight whose columns belong to named inputs; new ones are those given."""
     if old.shape[0] != new.shape[0]:
         raise ValueError(_other_shape(name, old, new))
     for kind, number, _ in (label for label in before if label not in after):
@@ -171,12 +189,13 @@ def _by_inputs(
             "none; build it with that input, such as positional_embedding='grid' for "
             "coordinates"
         )
-    value = torch.zeros_like(new)
+    value = torch.zeros_like(new) if start is None else start
     value[:, [after.index(label) for label in before]] = old.to(value)
     added = [f"{kind} {i}" for kind, i, more in after if (kind, i, more) not in before]
     if not added:
         return Entry(name, "copied", value=value)
-    reason = f"zeros for new inputs: {', '.join(dict.fromkeys(added))}"
+    what = "zeros" if start is None else "as built"
+    reason = f"{what} for new inputs: {', '.join(dict.fromkeys(added))}"
     return Entry(name, "extended", reason, value)
 
 

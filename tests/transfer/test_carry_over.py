@@ -300,6 +300,36 @@ def test_new_input_channels_start_at_zero():
     torch.testing.assert_close(more(torch.cat([x, torch.randn_like(x)], 1)), few(x))
 
 
+def test_new_inputs_may_keep_their_weights():
+    flat, solid = trained(make(2)), make(3, seed=1)
+    before = copy.deepcopy(solid.lifting.fcs[0].weight)
+    report = carry_over(flat, solid, axes=(0, 2), new_inputs="keep")
+    weight = solid.lifting.fcs[0].weight
+    assert torch.equal(weight[:, 3], before[:, 3])
+    assert torch.equal(weight[:, [0, 1, 2, 4]], flat.lifting.fcs[0].weight)
+    reason = "as built for new inputs: coordinate 1"
+    assert report.extended == {"lifting.fcs.0.weight": reason}
+    with pytest.raises(ValueError, match=r"new_inputs \(='noise'\) must be one of"):
+        carry_over(flat, solid, new_inputs="noise")
+
+
+def test_a_problem_that_is_symmetric_hides_a_new_coordinate():
+    """Zero weights of a coordinate are a saddle point of a symmetric problem."""
+    grads = {}
+    for start in ("zero", "keep"):
+        flat, solid = trained(make(2)), make(3, seed=1)
+        carry_over(flat, solid, new_inputs=start)
+        x = same_along(2, fields(), 8)
+        z = (torch.arange(8).double() + 0.5) / 8
+        target = torch.cos(2 * torch.pi * z).expand(2, 1, 7, 8, 8)
+        # Upstream's coordinate begins at 0 and ends before 1: centre it.
+        solid.positional_embedding.grid_boundaries[2] = [-0.5 + 1 / 16, 0.5 + 1 / 16]
+        (solid(x) - target).square().mean().backward()
+        weight = solid.lifting.fcs[0].weight
+        grads[start] = (weight.grad[:, -1].norm() / weight.grad[:, -2].norm()).item()
+    assert grads["zero"] < 1e-6 * grads["keep"]  # coordinates have single precision
+
+
 def test_coordinates_that_the_target_does_not_see_are_an_error():
     with pytest.raises(ValueError, match=r"input coordinate 0.*positional_embedding"):
         carry_over(make(2), make(3, positional_embedding=None))
