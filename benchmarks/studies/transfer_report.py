@@ -77,6 +77,8 @@ def show(rows: Sequence[tables.Row]) -> str:
             reached = next(good, None)
             after = "-" if reached is None else f"{reached} of {len(course)} epochs"
             lines.append([title, str(n), *cells, f"{gain:.0f} %", after])
+    if len(lines) == 1:
+        return "No results yet. Run `python -m benchmarks transfer`."
     parameters = {row["arm"]: row["parameters"] for row in rows if row["train"] == "16"}
     note = (
         "Relative L2 error of {test} test samples in 10⁻², mean ± standard deviation "
