@@ -58,13 +58,9 @@ class Problem:
     tests: int = 16
 
 
-def _box(size: int) -> float:
-    return size / (size - 1)
-
-
-SQUARE = Data("darcy", {"size": 24}, (8, 8), 512, _box(24))
-CUBE = Data("darcy_cube", {"size": 24}, (8, 8, 8), 128, _box(24))
-FINE = Data("darcy", {"size": 47}, (32, 32), 16, _box(47))
+SQUARE = Data("darcy", {"size": 24}, (8, 8), 512, 24 / 23)
+CUBE = Data("darcy_cube", {"size": 24}, (8, 8, 8), 128, 24 / 23)
+FINE = Data("darcy", {"size": 47}, (32, 32), 16, 47 / 46)
 _FLOW = {"size": 64, "points": 32, "records": 10}
 VISCOUS = Data("navier_stokes", {**_FLOW, "viscosity": 1e-4}, (8, 8, 4), 96)
 THIN = Data("navier_stokes", {**_FLOW, "viscosity": 1e-5}, (8, 8, 4), 96)
@@ -153,13 +149,13 @@ class Study:
         name = f"{job.problem}-{job.arm}-{job.train}-seed{job.seed}-{judged}"
         with locked(self.folder / name, wait=wait) as free:
             if free and not self.done(job):
-                self._train(job, rate, self.folder / name)
+                self._train(job, rate, name)
 
     def chosen_rate(self, problem: str, arm: str) -> float:
         """Return the rate with the smallest error on held-out samples."""
-        for rate in RATES:
-            self.execute(Job(problem, arm, TUNED_ON, 0, rate), wait=True)
         tried = [Job(problem, arm, TUNED_ON, 0, rate) for rate in RATES]
+        for job in tried:
+            self.execute(job, wait=True)
         found = [r for r in saved(self.path) if any(_matches(r, job) for job in tried)]
         best = min(found, key=lambda row: float(row["relative_l2"]))
         return float(best["learning_rate"])
@@ -167,17 +163,15 @@ class Study:
     def pretrained(self, problem: str, seed: int) -> nn.Module:
         """Train a model on the source, or load it."""
         source = self.problems[problem].source
-        epochs = self.problems[problem].pretraining
-        name = f"source-{source.name}-{len(source.modes)}-{epochs}-seed{seed}"
-        phases = [Phase(0, epochs, PRETRAINING_RATE)]
+        phases = [Phase(0, self.problems[problem].pretraining, PRETRAINING_RATE)]
+        name = f"source-{source.name}-{phases[0].stop}-seed{seed}"
         recipe = Recipe(
             *(name, partial(build, source, "scratch"), phases, 8),
-            identity={"source": str(source), "epochs": str(epochs)},
+            identity={"source": str(source), "phases": str(phases)},
         )
         with locked(self.folder / name, notice=f"waiting for {name}"):
             splits = self.load(source, source.samples, 2)
-            training = self._run(recipe, splits, seed, self.folder / name)
-        return training.model
+            return self._run(recipe, splits, seed).model
 
     def load(self, data: Data, n: int, tests: int, held_out: bool = False) -> Splits:
         """Load samples; tests may be those after all training samples."""
@@ -193,34 +187,26 @@ class Study:
             )
         source, item = splits.train.source, splits.train.item
         train = OperatorDataset(source, item, range(n))
-        if held_out:
-            last = OperatorDataset(source, item, range(data.samples, every))
-            return replace(splits, train=train, test=last)
-        return replace(splits, train=train)
+        last = OperatorDataset(source, item, range(data.samples, every))
+        return replace(splits, train=train, test=last if held_out else splits.test)
 
-    def _train(self, job: Job, rate: float, folder: Path) -> None:
-        problem = self.problems[job.problem]
-        source = (
-            self.pretrained(job.problem, job.seed)
-            if job.arm in ("carried", "frozen")
-            else None
-        )
-        epochs = problem.epochs[job.train]
+    def _train(self, job: Job, rate: float, name: str) -> None:
+        problem, carried = self.problems[job.problem], job.arm in ("carried", "frozen")
+        source = self.pretrained(job.problem, job.seed) if carried else None
+        phases = [Phase(0, problem.epochs[job.train], rate)]
         recipe = Recipe(
-            *(folder.name, partial(build, problem.target, job.arm, source)),
-            *([Phase(0, epochs, rate)], BATCH),
-            identity={"job": str(job), "rate": str(rate), "epochs": str(epochs)},
+            *(name, partial(build, problem.target, job.arm, source), phases, BATCH),
+            identity={"job": str(job), "problem": str(problem), "phases": str(phases)},
         )
         held_out = job.rate is not None
         splits = self.load(problem.target, job.train, problem.tests, held_out)
-        training = self._run(recipe, splits, job.seed, folder)
+        training = self._run(recipe, splits, job.seed)
         add(self.path, row_of(job, rate, training))
         training.discard_finished()  # it served to resume
 
-    def _run(self, recipe: Recipe, splits: Splits, seed: int, folder: Path) -> loop.Run:
-        training = loop.Run(
-            launch_device(self.args.device), recipe, splits, seed, folder
-        )
+    def _run(self, recipe: Recipe, splits: Splits, seed: int) -> loop.Run:
+        fabric, folder = launch_device(self.args.device), self.folder / recipe.name
+        training = loop.Run(fabric, recipe, splits, seed, folder)
         loop.train([training], recipe.name)
         return training
 

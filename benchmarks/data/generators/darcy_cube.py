@@ -6,14 +6,12 @@ and boundary values, the same finite differences. The linear systems are solved 
 conjugate gradients with an algebraic multigrid preconditioner.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyamg
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 from scipy.sparse.linalg import cg
 
 from benchmarks.data.arguments import at_least
@@ -23,41 +21,13 @@ from benchmarks.data.generators.darcy import (
     LOW,
     TAU,
     Array,
+    darcy_matrix,
     permeability,
 )
 
 VERSION = 1  # raise it with every change of the generated numbers
 TOLERANCE = 1e-10  # relative residual of the linear systems
 MAX_STEPS = 200  # about 10 are needed
-
-
-def darcy_matrix(coeff: Array) -> csr_array:
-    """Assemble ``-div(a grad u)`` on the inner nodes, ``u = 0`` on the boundary.
-
-    The permeability of a face is the arithmetic mean of its two nodes. It works in any
-    dimension.
-    """
-    shape, d = coeff.shape, coeff.ndim
-    number = np.full(shape, -1)  # of inner nodes, and -1 on the boundary
-    inner = (slice(1, -1),) * d
-    count = number[inner].size
-    number[inner] = np.arange(count).reshape(number[inner].shape)
-    rows, columns, values = [], [], []
-    for axis, (here, there) in itertools.product(range(d), ((0, 1), (1, 0))):
-        ends = [np.take(coeff, range(s, shape[axis] - 1 + s), axis) for s in (0, 1)]
-        face = (ends[0] + ends[1]) / 2 * (shape[axis] - 1) ** 2
-        node, neighbour = (
-            np.take(number, range(s, shape[axis] - 1 + s), axis) for s in (here, there)
-        )
-        own = node >= 0
-        rows += [node[own], node[own & (neighbour >= 0)]]
-        columns += [node[own], neighbour[own & (neighbour >= 0)]]
-        values += [face[own], -face[own & (neighbour >= 0)]]
-    entries = (
-        np.concatenate(values),
-        (np.concatenate(rows), np.concatenate(columns)),
-    )
-    return coo_array(entries, shape=(count, count)).tocsr()
 
 
 def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
@@ -67,7 +37,7 @@ def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:
     """
     inner = (slice(1, -1),) * coeff.ndim
     right_side = np.broadcast_to(np.asarray(source, dtype=float), coeff.shape)[inner]
-    matrix = darcy_matrix(coeff)
+    matrix = darcy_matrix(coeff).tocsr()
     multigrid = pyamg.ruge_stuben_solver(matrix)
     solution, failed = cg(
         matrix,
