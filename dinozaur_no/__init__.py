@@ -12,6 +12,12 @@ from .layers import (
 )
 from .models import DINOZAUR, DINOZAURGINO, BayesianDINOZAUR
 from .recompute import recompute_blocks
+from .transfer import (
+    CarryOverReport,
+    carry_over,
+    load_pretrained,
+    save_pretrained,
+)
 from .uncertainty import (
     CorrelatedNoise,
     Deterministic,
@@ -43,6 +49,7 @@ __all__ = [
     "DINOZAURGINO",
     "BayesianDINOZAUR",
     "BayesianDiffusionConv",
+    "CarryOverReport",
     "ConditionalBayesianDiffusionConv",
     "ConditionalDiffusionConv",
     "Conditioned",
@@ -60,16 +67,19 @@ __all__ = [
     "VariationalOperator",
     "WhiteNoise",
     "accelerate_gno",
+    "carry_over",
     "condition",
     "conformalize",
     "field_integral",
     "field_maximum",
     "field_mean",
     "line_values",
+    "load_pretrained",
     "parameter_groups",
     "propose_prior",
     "recompute_blocks",
     "region_difference",
+    "save_pretrained",
     "surface_force",
     "warm_start",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -12,7 +12,7 @@ from contextlib import (
     nullcontext,
 )
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -34,13 +34,20 @@ def save_tensors_atomically(
     tensors: dict[str, Any], path: str | os.PathLike[str]
 ) -> None:
     """``torch.save`` to a file that is complete, or as it was before."""
+    write_atomically(path, lambda stream: torch.save(tensors, stream))
+
+
+def write_atomically(
+    path: str | os.PathLike[str], write: Callable[[BinaryIO], object]
+) -> None:
+    """Write a file that is complete, or as it was before."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not by tempfile, whose files nobody else may read.
     temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}"
     try:
         with temporary.open("xb") as stream:
-            torch.save(tensors, stream)
+            write(stream)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

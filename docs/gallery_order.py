@@ -8,6 +8,7 @@ ORDER = [
     "plot_compare_uncertainty.py",
     "plot_navier_stokes.py",
     "plot_conditional.py",
+    "plot_transfer.py",
     "plot_car_pressure.py",
     "plot_ahmed_body.py",
     "plot_drag.py",

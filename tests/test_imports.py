@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "layers": {"_torch", "_validation"},
     "gno": {"_torch", "_validation"},
     "uncertainty": {"_torch", "_validation", "layers"},
+    "transfer": {"_torch", "_validation", "layers", "uncertainty"},
     "metrics": {
         *("_torch", "_validation", "uncertainty.predictive", "uncertainty.quantities")
     },
@@ -39,6 +40,7 @@ PACKAGES = {
     "layers": {"torch", "neuralop.layers", "numpy"},
     "gno": {"torch", "neuralop.layers", "numpy", "scipy"},
     "uncertainty": {"torch", "neuralop.layers", "scipy", "tqdm"},
+    "transfer": {"torch", "neuralop"},
     "metrics": {"torch"},
     "plots": {"torch", "numpy", "matplotlib"},
 }

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if isinstance(data, GeneratedDataSet):
             n_train, n_test = PROTOCOL[name]
             sizes = f"{n_train} for training and {n_test} for tests"
-            own = names.add_parser(name, help=f"the paper has {sizes}")
+            own = names.add_parser(name, help=sizes)
             _add_generator(own, data, n_test)
         else:
             own = names.add_parser(name, help="read from --files only")

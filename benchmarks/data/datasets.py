@@ -8,7 +8,13 @@ from typing import Any
 
 from benchmarks.data import items
 from benchmarks.data.arguments import keywords
-from benchmarks.data.generators import ahmed, car, darcy, navier_stokes
+from benchmarks.data.generators import (
+    ahmed,
+    car,
+    darcy,
+    darcy_cube,
+    navier_stokes,
+)
 from benchmarks.data.readers.formats import PROTOCOL
 from benchmarks.data.readers.open_files import open_files
 from benchmarks.data.splits import Item, OperatorDataset, Splits
@@ -50,6 +56,9 @@ GENERATED = {
     "car": GeneratedDataSet(items.car_item, *_BODY, car.make_samples, car.recipe),
     "ahmed": GeneratedDataSet(
         items.ahmed_item, *_BODY, ahmed.make_samples, ahmed.recipe
+    ),
+    "darcy_cube": GeneratedDataSet(
+        items.darcy_item, _BOTH, (), darcy_cube.make_samples, darcy_cube.recipe
     ),
 }
 _STATES = DataSet(items.step_item, _BOTH, ())

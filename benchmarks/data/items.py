@@ -14,13 +14,15 @@ from benchmarks.data.splits import Item, RawSample
 def darcy_item(sample: RawSample, *, stride: int = 1) -> Item:
     """Make permeability and pressure the input and target of a model.
 
-    ``coeff`` and ``sol`` of shape (size, size) become ``x`` and ``y`` of shape
-    (1, points, points) with every ``stride``-th node, which must divide ``size - 1``.
+    ``coeff`` and ``sol`` of shape (size, size), or of a cube, become ``x`` and ``y``
+    of shape (1, points, points) with every ``stride``-th node, which must divide
+    ``size - 1``.
     """
     check_stride(len(sample["coeff"]), stride)
+    every = (slice(None, None, stride),) * sample["coeff"].ndim
     coeff, sol = (
         # A copy, as torch takes no view of an array that cannot be written to
-        torch.from_numpy(sample[key][None, ::stride, ::stride].astype(np.float32))
+        torch.from_numpy(sample[key][every][None].astype(np.float32))
         for key in ("coeff", "sol")
     )
     return {"x": coeff, "y": sol}

@@ -32,6 +32,7 @@ def save_samples(
     body = partial(_body, lengths=np.subtract(bounds[1], bounds[0]))
     kinds: dict[str, tuple[Callable[..., None], int]] = {
         "darcy": (_darcy, 2),
+        "darcy_cube": (_darcy_cube, 2),
         "navier_stokes": (_navier_stokes, TIMES),
         "car": (body, 3),
         "ahmed": (body, 3),
@@ -62,6 +63,11 @@ def _finish(ax: Axes, title: str, image: Any) -> None:
 def _darcy(axes: Sequence[Axes], sample: RawSample) -> None:
     _field(axes[0], "permeability", sample["coeff"], cmap="Greys")
     _field(axes[1], "pressure", sample["sol"])
+
+
+def _darcy_cube(axes: Sequence[Axes], sample: RawSample) -> None:
+    """Draw the middle of the cube."""
+    _darcy(axes, {name: field[len(field) // 2] for name, field in sample.items()})
 
 
 def _navier_stokes(axes: Sequence[Axes], sample: RawSample) -> None:

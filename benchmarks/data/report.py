@@ -15,15 +15,21 @@ from benchmarks.data.store import StoredSamples, cached_file
 from benchmarks.options import add_smoke, check_place
 
 #: Samples to make.
-SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24}
+SIZES = {"darcy": 256, "navier_stokes": 24, "car": 24, "ahmed": 24, "darcy_cube": 24}
 #: Names of the first channel of the input and of the target.
-NAMES = {"darcy": ("permeability", "pressure"), "navier_stokes": 2 * ("vorticity",)}
+_DARCY = ("permeability", "pressure")
+NAMES = {
+    "darcy": _DARCY,
+    "navier_stokes": 2 * ("vorticity",),
+    "darcy_cube": _DARCY,
+}
 SURFACE = ("signed distance", "pressure")
 SMOKE: dict[str, dict[str, Any]] = {
     "darcy": {"size": 9},
     "navier_stokes": {"size": 16, "points": 8, "records": 2, "dt": 0.1},
     "car": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
     "ahmed": {"grid": 4, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+    "darcy_cube": {"size": 6},
 }
 COLUMNS = {
     "dataset": "Data set",

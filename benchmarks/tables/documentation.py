@@ -34,7 +34,13 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
     from benchmarks.data import report
-    from benchmarks.studies import demo, library, quantities_table, rollouts
+    from benchmarks.studies import (
+        demo,
+        library,
+        quantities_table,
+        rollouts,
+        transfer_report,
+    )
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
     runs += [(n, "small") for n in paper_tables.TABLES[2:]]
@@ -53,6 +59,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
             )
             for name in ("darcy", "car", "ahmed")
         },
+        "transfer": partial(_shown, transfer_report.show, "transfer.csv"),
         "data": partial(_shown, report.show, "data.csv"),
         **{f"picture-{name}": partial(_picture, name) for name in PICTURES},
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},

@@ -48,6 +48,10 @@ SMALL = {
         "N_BAYESIAN, N_SAMPLES": "1, 2",
     },
     "plot_swap_convolution": {"N_TRAIN, N_TEST, N_EPOCHS, RATE": "16, 2, 1, 4e-3"},
+    "plot_transfer": {
+        "N_FLAT, N_SOLID, N_TEST, N_POINTS": "8, 2, 2, 6",
+        "N_EPOCHS_FLAT, N_EPOCHS_SOLID": "1, 2",
+    },
 }
 FIGURES = {
     "plot_ahmed_body": 2,
@@ -59,6 +63,7 @@ FIGURES = {
     "plot_drag": 1,
     "plot_navier_stokes": 4,
     "plot_swap_convolution": 1,
+    "plot_transfer": 2,
 }
 
 
@@ -180,6 +185,22 @@ def test_darcy_flow_solves_the_equation():
     np.testing.assert_allclose(outflow * (n - 1) ** 2, 1, rtol=1e-9)
     for edge in (u[0], u[-1], u[:, 0], u[:, -1]):
         assert not edge.any()
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_darcy_flow_of_any_dimension_solves_the_equation(d):
+    n = 9
+    a, u = functions("plot_transfer")["darcy_flow"](3, n, d)
+    assert a.shape == u.shape == (n,) * d
+    assert set(np.unique(a)) == {3.0, 12.0}
+    outflow = np.zeros((n - 2,) * d)
+    for axis in range(d):
+        for side in (slice(-2), slice(2, None)):
+            place = tuple(side if j == axis else slice(1, -1) for j in range(d))
+            centre = (slice(1, -1),) * d
+            outflow += (a[centre] + a[place]) / 2 * (u[centre] - u[place])
+        assert not np.take(u, [0, -1], axis).any()
+    np.testing.assert_allclose(outflow * (n - 1) ** 2, 1, rtol=1e-8)
 
 
 def test_potential_flow_around_a_sphere():

@@ -251,6 +251,7 @@ SMALL_SETTINGS = {
     "navier_stokes": {"size": 16, "points": 8, "records": 4, "dt": 0.1},
     "car": {"grid": 6, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
     "ahmed": {"grid": 6, "cells": (6, 4, 4), "panel_cells": (6, 4, 4)},
+    "darcy_cube": {"size": 6},
 }
 
 

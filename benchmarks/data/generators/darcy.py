@@ -10,13 +10,14 @@ Sample ``i`` depends on its seed ``first_seed + i`` and on the options only, and
 on the number of samples nor on the number of processes.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import idctn
-from scipy.sparse import csc_array, diags_array
+from scipy.sparse import coo_array, csc_array
 from scipy.sparse.linalg import spsolve
 
 from benchmarks.data.arguments import at_least
@@ -28,41 +29,59 @@ ALPHA, TAU = 2.0, 3.0
 VERSION = 1  # raise it with every change of the generated numbers
 
 
-def gaussian_field(rng: np.random.Generator, size: int, tau: float = TAU) -> Array:
-    """Draw a Gaussian random field on ``size`` x ``size`` points, of zero mean."""
-    k = np.arange(size)
-    laplacian = np.pi**2 * (k[:, None] ** 2 + k[None, :] ** 2)
-    deviation = tau ** (ALPHA - 1) * (laplacian + tau**2) ** (-ALPHA / 2)
-    coefficients = size * deviation * rng.standard_normal((size, size))
-    coefficients[0, 0] = 0.0
+def gaussian_field(
+    rng: np.random.Generator, size: int, tau: float = TAU, dimensions: int = 2
+) -> Array:
+    """Draw a Gaussian random field on ``size`` points per axis, of zero mean."""
+    shape = (size,) * dimensions
+    laplacian = np.pi**2 * (np.indices(shape) ** 2).sum(0)
+    deviation = tau ** (ALPHA - dimensions / 2) * (laplacian + tau**2) ** (-ALPHA / 2)
+    coefficients = size ** (dimensions / 2) * deviation * rng.standard_normal(shape)
+    coefficients[(0,) * dimensions] = 0.0
     field: Array = idctn(coefficients, type=2, norm="ortho")
     return field
 
 
 def permeability(
-    seed: int, size: int, high: int = HIGH, low: int = LOW, tau: float = TAU
+    seed: int,
+    size: int,
+    high: int = HIGH,
+    low: int = LOW,
+    tau: float = TAU,
+    dimensions: int = 2,
 ) -> Array:
     """Draw the two-valued permeability that belongs to ``seed``."""
-    field = gaussian_field(np.random.default_rng(seed), size, tau)
+    field = gaussian_field(np.random.default_rng(seed), size, tau, dimensions)
     return np.where(field >= 0, float(high), float(low))
 
 
 def darcy_matrix(coeff: Array) -> csc_array:
     """Assemble ``-div(a grad u)`` on the inner nodes, ``u = 0`` on the boundary.
 
-    The permeability of a face is the arithmetic mean of its two nodes.
+    The permeability of a face is the arithmetic mean of its two nodes. It works in any
+    dimension.
     """
-    inner = len(coeff) - 2
-    face0 = (coeff[1:, 1:-1] + coeff[:-1, 1:-1]) / 2  # between rows
-    face1 = (coeff[1:-1, 1:] + coeff[1:-1, :-1]) / 2  # between columns
-    centre = face0[:-1] + face0[1:] + face1[:, :-1] + face1[:, 1:]
-    down = -face0[1:-1].ravel()
-    right = -face1[:, 1:].copy()
-    right[:, -1] = 0.0  # the last column has no inner neighbour to its right
-    right = right.ravel()[:-1]
-    diagonals = [centre.ravel(), down, down, right, right]
-    offsets = [0, inner, -inner, 1, -1]
-    return diags_array(diagonals, offsets=offsets, format="csc") * (inner + 1) ** 2
+    shape, d = coeff.shape, coeff.ndim
+    number = np.full(shape, -1)  # of inner nodes, and -1 on the boundary
+    inner = (slice(1, -1),) * d
+    count = number[inner].size
+    number[inner] = np.arange(count).reshape(number[inner].shape)
+    rows, columns, values = [], [], []
+    for axis, (here, there) in itertools.product(range(d), ((0, 1), (1, 0))):
+        ends = [np.take(coeff, range(s, shape[axis] - 1 + s), axis) for s in (0, 1)]
+        face = (ends[0] + ends[1]) / 2 * (shape[axis] - 1) ** 2
+        node, neighbour = (
+            np.take(number, range(s, shape[axis] - 1 + s), axis) for s in (here, there)
+        )
+        own = node >= 0
+        rows += [node[own], node[own & (neighbour >= 0)]]
+        columns += [node[own], neighbour[own & (neighbour >= 0)]]
+        values += [face[own], -face[own & (neighbour >= 0)]]
+    entries = (
+        np.concatenate(values),
+        (np.concatenate(rows), np.concatenate(columns)),
+    )
+    return coo_array(entries, shape=(count, count)).tocsc()
 
 
 def solve_darcy(coeff: Array, source: Array | float = 1.0) -> Array:

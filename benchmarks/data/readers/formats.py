@@ -16,12 +16,13 @@ from benchmarks.data.splits import Source
 from benchmarks.data.store import StoredSamples, open_samples, recipe_of
 
 Pair = tuple[Source, Source]  # of training and test
-#: Numbers of training and test samples of the paper.
+#: Numbers of training and test samples of the paper, which has no cubes.
 PROTOCOL = {
     "darcy": (1024, 1024),
     "navier_stokes": (1000, 200),
     "car": (561, 100),
     "ahmed": (500, 51),
+    "darcy_cube": (128, 16),
 }
 PARTS = ("train", "test")
 
@@ -98,12 +99,16 @@ def _generated_file(path: Path, *, name: str) -> Source:
     return StoredSamples(path)
 
 
+def _generated(name: str) -> dict[str, Format]:
+    return {"generated": Format("*.h5", partial(_generated_file, name=name))}
+
+
 def _common(name: str) -> dict[str, Format]:
     """Return the formats that all data sets of the paper have."""
     paper = partial(PaperSamples, name=name)
     return {
         "paper": Format("train/*.h5", paper, folder=True, parts=PARTS),
-        "generated": Format("*.h5", partial(_generated_file, name=name)),
+        **_generated(name),
     }
 
 
@@ -151,6 +156,7 @@ FORMATS = {
         ),
         **_common("ahmed"),
     },
+    "darcy_cube": _generated("darcy_cube"),
     "burgers": {
         "apebench": Format("burgers.npz", apebench_file, (None, None), parts=PARTS)
     },

@@ -133,7 +133,7 @@ def test_distances_to_public_meshes_are_kept(tmp_path):
     assert len(list((tmp_path / "kept").iterdir())) == 3
 
 
-@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.parametrize("name", ["darcy", "navier_stokes", "car", "ahmed"])
 def test_files_of_the_paper_give_splits(name, tmp_path):
     made.write_paper(tmp_path, name)
     splits = load_splits(name, files=tmp_path, n_train=3, n_test=2)

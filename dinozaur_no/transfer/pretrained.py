@@ -1,0 +1,226 @@
+"""Models in a folder: weights without code, and a text that says how to build them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from neuralop.models.base_model import BaseModel
+from torch import Tensor, nn
+
+from .._torch import write_atomically
+from ..layers.conditional import Conditioned
+from ..layers.diffusion import DiffusionSpectralConv
+from ..uncertainty import CorrelatedNoise, Deterministic, VariationalOperator
+from ._json import decoded, decoded_model, encoded, encoded_model
+
+_CONFIG, _FORMAT = "config.json", 1
+#: Modules around a model, and the arguments that are attributes of theirs.
+_WRAPPERS: Mapping[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+    "Conditioned": (Conditioned, ()),
+    "Deterministic": (Deterministic, ()),
+    "VariationalOperator": (VariationalOperator, ("learn_noise",)),
+}
+
+
+def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
+    """Save a model such that `load_pretrained` builds it again, without code.
+
+    The folder gets a file of weights and ``config.json``, which names classes and holds
+    the arguments of the model. Whatever was saved there before stays valid until both
+    are complete.
+
+    Parameters
+    ----------
+    model : nn.Module
+        A model that neuraloperator registers, such as `DINOZAUR` or `FNO` with a
+        ``conv_module`` of this package, also with options by ``configure``; or a
+        `VariationalOperator`, `Deterministic` or `Conditioned` around one. Its
+        arguments must be numbers, strings, layers of this package, or nonlinearities
+        of ``torch.nn.functional``.
+    folder : path
+        Where to save. It is created if it does not exist.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from dinozaur_no import DINOZAUR, load_pretrained, save_pretrained
+    >>> model = DINOZAUR((8, 8), 1, 1, 16, drift=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save_pretrained(model, folder)
+    ...     again = load_pretrained(folder)
+    >>> x = torch.randn(1, 1, 12, 12)
+    >>> torch.equal(again(x), model.eval()(x))
+    True
+    """
+    folder, wrappers, inner = Path(folder), [], model
+    while isinstance(inner, (Conditioned, Deterministic, VariationalOperator)):
+        if type(inner).__name__ not in _WRAPPERS:
+            break  # a subclass
+        wrappers.append(_encoded_wrapper(inner))
+        inner = inner.model
+    if not isinstance(inner, BaseModel):
+        raise TypeError(
+            f"a {type(inner).__name__} cannot be saved; save a model of neuraloperator "
+            f"or of this package, alone or inside of {', '.join(_WRAPPERS)}"
+        )
+    config: dict[str, Any] = {
+        "format": _FORMAT,
+        "versions": {name: version(name) for name in ("dinozaur-no", "neuraloperator")},
+        "model": encoded_model(inner),
+        "wrappers": wrappers,
+        # Both can be set after a layer was built.
+        "layers": {
+            name: {"n_modes": layer.n_modes, "extent": list(layer.extent)}
+            for name, layer in _layers(inner).items()
+        },
+    }
+    state = model.state_dict()
+    tensors = {name: v for name, v in state.items() if isinstance(v, Tensor)}
+    stream = io.BytesIO()
+    torch.save(tensors, stream)
+    weights = stream.getvalue()
+    config["weights"] = _name_of(weights)
+    text = json.dumps(config, indent=1, allow_nan=False).encode()
+    write_atomically(folder / config["weights"], lambda file: file.write(weights))
+    write_atomically(folder / _CONFIG, lambda file: file.write(text))
+    for old in folder.glob("weights-*.pt"):
+        if old.name != config["weights"]:
+            old.unlink(missing_ok=True)
+    return folder
+
+
+def load_pretrained(
+    folder: str | os.PathLike[str], *, map_location: Any = None
+) -> nn.Module:
+    """Build a model that `save_pretrained` saved, with its weights.
+
+    No code of the folder is run: classes are looked up by their names among those of
+    this package and those that neuraloperator has registered, and weights are read by
+    ``torch.load(weights_only=True)``. Graph layers are neuraloperator's;
+    `accelerate_gno` makes them fast again.
+
+    Parameters
+    ----------
+    folder : path
+        The folder.
+    map_location : optional
+        Device of the model, as for ``torch.load``; by default the one it was saved
+        from.
+
+    Returns
+    -------
+    nn.Module
+        The model, in evaluation mode.
+    """
+    folder = Path(folder)
+    config = _read_config(folder / _CONFIG)
+    weights = _read_weights(folder, config["weights"], map_location)
+    try:
+        model: nn.Module = decoded_model(config["model"])
+        inner = model
+        for entry in reversed(config["wrappers"]):
+            model = _decoded_wrapper(entry, model)
+        for name, values in config["layers"].items():
+            layer = _layers(inner)[name]
+            layer.n_modes, layer.extent = values["n_modes"], tuple(values["extent"])
+        model.load_state_dict(weights, assign=True)
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise ValueError(
+            f"{folder / _CONFIG} does not describe a model that can be built here: "
+            f"{error}. It was saved with {config.get('versions')}; install these "
+            "versions, or save the model again"
+        ) from error
+    return model.eval()
+
+
+def _layers(model: nn.Module) -> dict[str, DiffusionSpectralConv]:
+    modules = model.named_modules()
+    return {name: m for name, m in modules if isinstance(m, DiffusionSpectralConv)}
+
+
+def _encoded_wrapper(module: nn.Module) -> dict[str, Any]:
+    name = type(module).__name__
+    given = {key: encoded(key, getattr(module, key)) for key in _WRAPPERS[name][1]}
+    noise = getattr(module, "noise", None)
+    if isinstance(noise, CorrelatedNoise):
+        options = {"where": noise.where, "n_functions": noise.n_functions}
+        given["noise"] = {k: encoded(f"noise.{k}", v) for k, v in options.items()}
+    return {"class": name, "arguments": given}
+
+
+def _decoded_wrapper(entry: Mapping[str, Any], model: nn.Module) -> nn.Module:
+    if entry["class"] not in _WRAPPERS:
+        raise ValueError(f"unknown wrapper (={entry['class']!r})")
+    given = {k: decoded(v) for k, v in entry["arguments"].items() if k != "noise"}
+    if "noise" in entry["arguments"]:
+        given["noise"] = CorrelatedNoise(**entry["arguments"]["noise"])
+    return _WRAPPERS[entry["class"]][0](model, **given)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist; save_pretrained(model, {str(path.parent)!r}) "
+            "writes it"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not JSON ({error}); save the model again"
+        ) from error
+    known = {"format", "versions", "model", "wrappers", "layers", "weights"}
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise ValueError(
+            f"{path} is not of format {_FORMAT}; load it with the version of "
+            "dinozaur-no that wrote it"
+        )
+    if known - config.keys():
+        raise ValueError(
+            f"{path} has no {', '.join(sorted(known - config.keys()))}; save the model "
+            "again"
+        )
+    return config
+
+
+def _read_weights(folder: Path, name: Any, map_location: Any) -> dict[str, Tensor]:
+    # A name from a file must not lead out of the folder.
+    if not (isinstance(name, str) and re.fullmatch(r"weights-[0-9a-f]{16}\.pt", name)):
+        raise ValueError(
+            f"{folder / _CONFIG} names weights (={name!r}) that save_pretrained does "
+            "not write; save the model again"
+        )
+    path = folder / name
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; copy the whole folder")
+    content = path.read_bytes()
+    try:
+        if _name_of(content) != name:
+            raise ValueError("its content is not what was saved")
+        found = torch.load(
+            io.BytesIO(content), map_location=map_location, weights_only=True
+        )
+    except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}); copy the folder again"
+        ) from error
+    return dict(found)
+
+
+def _name_of(weights: bytes) -> str:
+    return f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.pt"

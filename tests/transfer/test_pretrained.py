@@ -1,0 +1,346 @@
+"""Models in a folder: built again with the same weights, by no code of the folder."""
+
+import json
+import pickle
+
+import pytest
+import torch
+from neuralop.layers.embeddings import GridEmbeddingND
+from neuralop.models import FNO, GINO, TFNO
+from support.contract import smooth
+from support.models import Hot, dependent
+from torch import nn
+from torch.nn import functional
+
+import dinozaur_no._torch as files
+from dinozaur_no import (
+    DINOZAUR,
+    DINOZAURGINO,
+    BayesianDiffusionConv,
+    BayesianDINOZAUR,
+    ConditionalDiffusionConv,
+    Conditioned,
+    CorrelatedNoise,
+    Deterministic,
+    DiffusionSpectralConv,
+    GradientSpectralConv,
+    MCDropout,
+    VariationalOperator,
+    WhiteNoise,
+    carry_over,
+    load_pretrained,
+    save_pretrained,
+)
+
+CONFIGURED = DiffusionSpectralConv.configure(
+    kernels=2, drift=True, extent=(2.0, 1.0), time_init=(1e-3, 1e-2)
+)
+GNO = {
+    "gno_coord_dim": 2,
+    "gno_use_open3d": False,
+    "gno_use_torch_scatter": False,
+    "fno_n_modes": (4, 4),
+    "fno_hidden_channels": 4,
+    "fno_n_layers": 2,
+}
+SMALL = ((4, 5), 2, 1, 4)
+MODELS = {
+    "DINOZAUR": lambda: DINOZAUR(*SMALL, drift=True, extent=[2.0, 1.0]),
+    "BayesianDINOZAUR": lambda: BayesianDINOZAUR(*SMALL, covariance="diagonal"),
+    "DINOZAURGINO": lambda: DINOZAURGINO(2, 1, gno_radius=0.4, **GNO),
+    "GINO": lambda: GINO(2, 1, fno_conv_module=DiffusionSpectralConv, **GNO),
+    "FNO": lambda: FNO(*SMALL, conv_module=CONFIGURED, n_layers=2),
+    "positional": lambda: FNO(*SMALL, 3, 1, conv_module=DiffusionSpectralConv),
+    "options": lambda: FNO(
+        *SMALL,
+        conv_module=BayesianDiffusionConv.configure(scale_init=0.5),
+        norm="group_norm",
+        domain_padding=[0.25, 0.25],
+        non_linearity=functional.silu,
+        positional_embedding=None,
+    ),
+    "gradient": lambda: FNO(*SMALL, conv_module=GradientSpectralConv),
+    "dense": lambda: FNO(*SMALL),
+    "Tucker": lambda: TFNO(*SMALL, rank=0.5, factorization="Tucker"),
+    "complex": lambda: FNO(*SMALL, complex_data=True, conv_module=CONFIGURED),
+}
+
+
+def same_state(a, b):
+    one, two = a.state_dict(), b.state_dict()
+    one.pop("_metadata", None)
+    two.pop("_metadata", None)
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        assert value.dtype == two[name].dtype
+        assert torch.equal(value.nan_to_num(), two[name].nan_to_num()), name
+
+
+@pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+def test_models_come_back(build, tmp_path):
+    torch.manual_seed(3)
+    model = build()
+    before = torch.get_rng_state()
+    assert save_pretrained(model, tmp_path / "a") == tmp_path / "a"
+    again = load_pretrained(tmp_path / "a")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert type(again) is type(model)
+    assert not again.training
+    assert all(p.requires_grad for p in again.parameters())
+    assert str(again) == str(model)  # all options that matter
+    same_state(model, again)
+    # It can be saved again, as a model that was never loaded.
+    config = (tmp_path / "a" / "config.json").read_text()
+    save_pretrained(again, tmp_path / "b")
+    assert (tmp_path / "b" / "config.json").read_text() == config
+
+
+def test_predictions_and_training_go_on(tmp_path):
+    model = FNO(*SMALL, conv_module=CONFIGURED)
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    x = smooth(2, 2, (7, 8))
+    assert torch.equal(again(x), model.eval()(x))
+    again(x).square().mean().backward()
+    assert all(p.grad is not None for p in again.parameters())
+
+
+def test_carried_models_come_back(tmp_path):
+    flat, solid = DINOZAUR((4, 4), 1, 1, 4), DINOZAUR((4, 4, 4), 1, 1, 4)
+    carry_over(load_pretrained(save_pretrained(flat, tmp_path / "flat")), solid)
+    again = load_pretrained(save_pretrained(solid, tmp_path / "solid"))
+    x = smooth(1, 1, (6, 6))
+    y = again(x[..., None].repeat(1, 1, 1, 1, 6))
+    torch.testing.assert_close(y, flat(x)[..., None].expand_as(y), rtol=1e-4, atol=1e-5)
+
+
+def test_double_precision_stays(tmp_path):
+    model = DINOZAUR(*SMALL).double()
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    assert again(torch.ones(1, 2, 6, 6, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_what_was_set_after_building_stays(tmp_path):
+    model = DINOZAUR(*SMALL).eval()
+    model.n_modes = (2, 2)
+    for layer in model.fno_blocks.convs:
+        layer.extent = (3.0, 2.0)
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    x = smooth(1, 2, (8, 9))
+    assert torch.equal(again(x), model(x))
+    assert again.fno_blocks.convs[0].n_modes == [2, 2]
+
+
+def test_map_location(tmp_path):
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    found = load_pretrained(tmp_path, map_location="meta")
+    assert {p.device.type for p in found.parameters()} == {"meta"}
+
+
+# Wrappers
+
+
+def fitted(operator):
+    x, y = smooth(8, 2, (8, 8)), torch.randn(8, 1, 8, 8)
+    operator.fit_noise([(x, y)])
+    operator.temperature = 2.0
+    return operator
+
+
+def bayesian():
+    return BayesianDINOZAUR(*SMALL)
+
+
+WRAPPED = {
+    "variational": lambda: VariationalOperator(bayesian(), noise_variance=0.3),
+    "gradient": lambda: VariationalOperator(bayesian(), learn_noise="gradient"),
+    "fixed": lambda: VariationalOperator(bayesian(), learn_noise=False),
+    "correlated": lambda: fitted(
+        VariationalOperator(bayesian(), noise=CorrelatedNoise(n_functions=50))
+    ),
+    "deterministic": lambda: fitted(Deterministic(DINOZAUR(*SMALL))),
+    "white": lambda: Deterministic(DINOZAUR(*SMALL), noise=WhiteNoise()),
+}
+
+
+@pytest.mark.parametrize("build", WRAPPED.values(), ids=WRAPPED)
+def test_operators_come_back(build, tmp_path):
+    operator = build()
+    again = load_pretrained(save_pretrained(operator, tmp_path))
+    same_state(operator, again)
+    assert str(again) == str(operator)
+    x = smooth(1, 2, (8, 8))
+    options = {}
+    if isinstance(operator, VariationalOperator):
+        options = {"n_samples": 3, "generator": torch.Generator().manual_seed(0)}
+    expected = operator.predict(x, **options)
+    if options:
+        options["generator"].manual_seed(0)
+    assert torch.equal(again.predict(x, **options).std, expected.std)
+
+
+def test_conditioned_operators_come_back(tmp_path):
+    conv = ConditionalDiffusionConv.configure(n_conditions=2)
+    model = Deterministic(Conditioned(dependent(DINOZAUR(*SMALL, conv_module=conv))))
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    x, z = smooth(2, 2, (8, 8)), torch.randn(2, 2)
+    assert torch.equal(again(x, z=z), model.eval()(x, z=z))
+
+
+# Files
+
+
+def test_an_interrupted_save_leaves_the_model_before(tmp_path, monkeypatch):
+    first, second = DINOZAUR(*SMALL), DINOZAUR(*SMALL)
+    save_pretrained(first, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    write, left = files.write_atomically, []
+
+    def interrupted(path, content):
+        left.append(path)
+        if path.name == "config.json":
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr("dinozaur_no.transfer.pretrained.write_atomically", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_pretrained(second, tmp_path)
+    assert len(left) == 2
+    same_state(load_pretrained(tmp_path), first)
+    monkeypatch.undo()
+    save_pretrained(second, tmp_path)
+    same_state(load_pretrained(tmp_path), second)
+    assert len(list(tmp_path.iterdir())) == 2  # nothing is left of the first
+
+
+def test_the_folder_holds_no_code(tmp_path):
+    save_pretrained(VariationalOperator(bayesian()), tmp_path)
+    weights, config = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)[::-1]
+    state = torch.load(weights, weights_only=True)
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    assert json.loads(config.read_text())["model"]["class"] == "BayesianDINOZAUR"
+
+
+class Trap:
+    """Pickled code that would run when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("code of the folder was run",)
+
+
+def test_code_in_weights_is_not_run(tmp_path):
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    (path,) = tmp_path.glob("weights-*.pt")
+    torch.save({"a": Trap()}, path)
+    from dinozaur_no.transfer.pretrained import _name_of
+
+    changed = tmp_path / _name_of(path.read_bytes())
+    path.rename(changed)
+    edit(tmp_path, weights=changed.name)
+    with pytest.raises(ValueError, match="is damaged"):
+        load_pretrained(tmp_path)
+    with pytest.raises(pytest.fail.Exception):
+        pickle.loads(pickle.dumps(Trap()))  # the trap would have worked
+
+
+def edit(folder, **changes):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    for name, value in changes.items():
+        place = config
+        *parents, last = name.split("__")
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    path.write_text(json.dumps(config))
+
+
+CHANGES = {
+    "format": ({"format": 7}, "not of format 1"),
+    "outside": ({"weights": "../weights-0000000000000000.pt"}, "does not write"),
+    "model": ({"model__class": "os.system"}, "unknown model .='os.system'"),
+    "layer": (
+        {"model__arguments__conv_module": {"layer": "exec", "options": {}}},
+        "unknown layer .='exec'",
+    ),
+    "function": (
+        {"model__arguments__non_linearity": {"function": "__import__"}},
+        "unknown function",
+    ),
+    "form": ({"model__arguments__drift": {"pickle": "x"}}, "unknown form"),
+    "wrapper": ({"wrappers": [{"class": "eval", "arguments": {}}]}, "unknown wrapper"),
+    "argument": ({"model__arguments__hidden_channels": 5}, "size mismatch"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), CHANGES.values(), ids=CHANGES)
+def test_strange_configurations_are_refused(changes, message, tmp_path):
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    edit(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message) as error:
+        load_pretrained(tmp_path)
+    assert "config.json" in str(error.value)
+
+
+def test_missing_and_damaged_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json does not exist; save_p"):
+        load_pretrained(tmp_path)
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    (weights,) = tmp_path.glob("weights-*.pt")
+    content = weights.read_bytes()
+    weights.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=rf"{weights.name} is damaged"):
+        load_pretrained(tmp_path)
+    weights.unlink()
+    with pytest.raises(FileNotFoundError, match="copy the whole folder"):
+        load_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"format": 1}')
+    with pytest.raises(ValueError, match=r"config\.json has no layers, model"):
+        load_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is not JSON"):
+        load_pretrained(tmp_path)
+
+
+REFUSED = {
+    "subclass": (
+        lambda: FNO(*SMALL, conv_module=Hot),
+        r"conv_module \(=.*Hot.*without code",
+    ),
+    "module": (
+        lambda: FNO(*SMALL, positional_embedding=GridEmbeddingND(2)),
+        r"positional_embedding \(=GridEmbeddingND",
+    ),
+    "lambda": (
+        lambda: FNO(*SMALL, non_linearity=lambda x: x),
+        r"non_linearity \(=<function",
+    ),
+    "no model": (lambda: nn.Linear(2, 2), "a Linear cannot be saved"),
+    "inside": (lambda: Deterministic(nn.Linear(2, 2)), "a Linear cannot be saved"),
+    "wrapper": (
+        lambda: MCDropout(FNO(*SMALL, channel_mlp_dropout=0.1)),
+        "a MCDropout cannot be saved",
+    ),
+    "noise": (
+        lambda: Deterministic(DINOZAUR(*SMALL), noise=CorrelatedNoise(lambda x: x)),
+        r"noise\.where \(=<function",
+    ),
+}
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_would_need_code_is_refused(build, message, tmp_path):
+    with pytest.raises(TypeError, match=message):
+        save_pretrained(build(), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_classes_with_a_taken_name_are_refused(tmp_path):
+    from neuralop.models.base_model import BaseModel
+
+    mine = type("FNO", (FNO,), {}, name="mine")
+    try:
+        with pytest.raises(TypeError, match="FNO is not registered"):
+            save_pretrained(mine(*SMALL, conv_module=CONFIGURED), tmp_path)
+    finally:
+        del BaseModel._models["mine"]
+    assert BaseModel._models["fno"] is FNO
