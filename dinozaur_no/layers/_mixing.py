@@ -35,11 +35,15 @@ class ShellPlan:
     n_shells: int
     n_modes: tuple[int, ...]
 
+    def width(self, extent: Sequence[float]) -> float:
+        """Return the width of a shell as an angular frequency."""
+        top = max(2 * math.pi * (m // 2) / L for m, L in zip(self.n_modes, extent))
+        return top / self.n_shells
+
     def number(self, eigenvalues: Array, extent: Sequence[float]) -> Array:
         """Return the shell of each mode, given eigenvalues of the Laplacian."""
-        top = max(2 * math.pi * (m // 2) / L for m, L in zip(self.n_modes, extent))
-        share = np.sqrt(eigenvalues) / (top or 1.0)
-        shells = np.floor(self.n_shells * share + _ROUNDING).astype(np.int64)
+        place = np.sqrt(eigenvalues) / (self.width(extent) or 1.0)
+        shells = np.floor(place + _ROUNDING).astype(np.int64)
         return np.minimum(shells, self.n_shells - 1)
 
 

@@ -203,11 +203,12 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self.kernels = positive_int("kernels", kernels)
         self.drift = one_of("drift", drift, (False, True))
         self.shells = positive_int("shells", shells)
+        self._shell_plan = ShellPlan(shells, tuple(self.max_n_modes))
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(
             axis_method,
             feature_grid if gradient_features else None,
-            plan=ShellPlan(shells, tuple(self.max_n_modes)) if shells > 1 else None,
+            plan=self._shell_plan if shells > 1 else None,
         )
 
         c, options = self.in_channels, {"device": device, "dtype": dtype}
@@ -288,6 +289,11 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             arrows = arrows[1:]
         with torch.no_grad():
             self.raw_displacement.copy_(arrows)
+
+    @property
+    def shell_width(self) -> float:
+        """Width of a shell, as an angular frequency in the unit of ``extent``."""
+        return self._shell_plan.width(self.extent)
 
     @property
     def n_modes(self) -> list[int]:

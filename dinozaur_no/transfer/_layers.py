@@ -19,7 +19,7 @@ _POSTERIOR, _PRIOR = ("raw_scale", "raw_tril"), ("prior_mean", "prior_scale")
 #: Tensors of a layer with a number for each axis, and the place of that axis.
 _PER_AXIS = {"raw_displacement": -1, "displacement_weight": -2}
 #: Tensors of a layer that `carried` knows more about than their shape.
-SPECIAL = (*_POSTERIOR, *_PRIOR, *_PER_AXIS, "time_weight")
+SPECIAL = (*_POSTERIOR, *_PRIOR, *_PER_AXIS, "time_weight", "shell_weight")
 
 Pairs = dict[str, tuple[DiffusionSpectralConv, DiffusionSpectralConv]]
 
@@ -95,6 +95,10 @@ def carried(
         reason = "zeros: the source has none" if weight is None else ""
         value = torch.zeros_like(new.time_weight) if weight is None else weight
         yield _entry("time_weight", value.detach(), reason)
+    if old.shell_weight is not None and new.shell_weight is not None:
+        # Shells are equally wide, so the source's last one is all shells beyond it.
+        index = torch.arange(new.shells).clamp(max=old.shells - 1)
+        yield _entry("shell_weight", old.shell_weight.detach()[index], "")
     yield from _posterior(old, new, axes, ratios, posterior_as_prior)
 
 
@@ -210,3 +214,13 @@ def check_layers(
                 f"{name} of {prefix[:-1] or 'the layer'!r} is {a} in the source and "
                 f"{b} in the target; build the target with {name}={a}"
             )
+    if max(old.shells, new.shells) == 1:
+        return
+    a, b = old.shell_width, new.shell_width
+    if 1 in (old.shells, new.shells) or abs(a - b) > 1e-6 * a:
+        wanted = max(2, round(new.shells * b / a)) if a else old.shells
+        raise ValueError(
+            f"{prefix[:-1] or 'the layer'!r} has {old.shells} shells of width {a:.4g} "
+            f"in the source and {new.shells} of width {b:.4g} in the target; build the "
+            f"target with shells={wanted}, and with modes that make them equally wide"
+        )

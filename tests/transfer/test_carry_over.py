@@ -83,6 +83,41 @@ def test_fields_without_the_new_axis_are_mapped_as_before(options, axis):
     assert expected.std() > 1e-2
 
 
+@pytest.mark.parametrize("options", [{}, {"kernels": 2, "drift": True}], ids=str)
+def test_shells_are_the_same_with_another_axis(options):
+    conv = DiffusionSpectralConv.configure(shells=3, **options)
+    flat = trained(make(2, conv, modes=(6, 4)))
+    solid = make(3, conv, modes=(6, 4, 6), seed=1).eval()
+    carry_over(flat, solid)
+    x = fields()
+    torch.testing.assert_close(solid(same_along(2, x)), same_along(2, flat(x)))
+
+
+def test_the_last_shell_is_all_shells_beyond_it():
+    """Twice the modes and twice the shells: the same function of old frequencies."""
+    conv = DiffusionSpectralConv.configure
+    few = trained(make(2, conv(shells=3, gradient_features=False), modes=(6, 6)))
+    many = make(2, conv(shells=6, gradient_features=False), modes=(12, 12), seed=1)
+    carry_over(few, many.eval())
+    weights = [m.fno_blocks.convs[0].shell_weight for m in (few, many)]
+    assert torch.equal(weights[1][:3], weights[0])
+    assert all(torch.equal(own, weights[0][2]) for own in weights[1][3:])
+    for conv in many.fno_blocks.convs:
+        conv.n_modes = (6, 6)
+    x = fields()
+    torch.testing.assert_close(many(x), few(x))
+
+
+@pytest.mark.parametrize(("shells", "modes"), [(3, 12), (1, 6), (4, 6)])
+def test_shells_of_another_width_are_refused(shells, modes):
+    conv = DiffusionSpectralConv.configure
+    few = make(2, conv(shells=3), modes=(6, 6))
+    many = make(2, conv(shells=shells), modes=(modes, modes))
+    message = f"build the target with shells={modes // 2}"
+    with pytest.raises(ValueError, match=message):
+        carry_over(few, many)
+
+
 def test_the_default_new_axis_is_the_last_one():
     flat, solid = trained(make(2)), make(3, seed=1)
     carry_over(flat, solid)
