@@ -128,10 +128,11 @@ def _note(rows: Sequence[Row]) -> str:
         )
 
     seeds = len({row["seed"] for row in rows})
+    averaged = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
     return (
         f"{every('train')} training fields of {every('points')} points, noise fitted "
         f"to {every('held_out')} others, {every('fields')} test fields; "
         f"{every('epochs')} epochs, width {every('width')}, {every('samples')} "
-        f"samples, {every('draws')} fields with noise; mean of {seeds} seeds; "
+        f"samples, {every('draws')} fields with noise; {averaged}; "
         f"{every('cpu')}, torch {every('torch')}, {every('date')}."
     )
