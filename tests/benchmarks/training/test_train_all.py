@@ -56,7 +56,8 @@ def test_models_go_with_the_datasets_that_have_them():
         *(("ahmed", "gino", "none"), ("ahmed", "dinozaur", "none")),
     ]
     jobs = all_jobs(["car"], None, ["bayesian"], "small", [0])
-    assert [e.model for e, _ in jobs] == ["dinozaur_plain", "dinozaur", "transport"]
+    ours = ["dinozaur_plain", "dinozaur", "transport", "shells"]
+    assert [e.model for e, _ in jobs] == ours
     with pytest.raises(ValueError, match="unknown model of darcy"):
         all_jobs(["darcy"], ["gino"], None, "small", [0])
     with pytest.raises(ValueError, match=r"unknown model \(=gina\): .*gino"):
