@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.experiments import DATASETS, models_of
 from benchmarks.files import atomic_path
@@ -13,12 +14,12 @@ from benchmarks.tables import Row, records
 
 #: Series of the picture: name, colour, marker, models, settings that begin with.
 SERIES = (
-    ("FNO or GINO, widths", "#8c8c8c", "s-", ("fno", "gino"), ("width", "learning")),
-    ("FNO g, widths", "#5f5f5f", "D-", ("fno_g", "gino_g"), ("width",)),
-    ("TFNO or TGINO, widths", "#c4c4c4", "v-", ("tfno", "tgino"), ("width",)),
-    ("separable, widths", "#d9c27f", "^-", ("separable",), ("width",)),
-    ("DINOZAUR, widths", "#1f6f78", "o-", ("dinozaur",), ("width", "kernels=rest")),
-    ("transport, widths", "#a23b2a", "o-", ("transport",), ("width",)),
+    ("FNO or GINO", "#8c8c8c", "s-", ("fno", "gino"), ("width", "learning")),
+    ("FNO g", "#5f5f5f", "D-", ("fno_g", "gino_g"), ("width",)),
+    ("TFNO or TGINO", "#c4c4c4", "v-", ("tfno", "tgino"), ("width",)),
+    ("separable", "#d9c27f", "^-", ("separable",), ("width",)),
+    ("DINOZAUR", "#1f6f78", "o-", ("dinozaur",), ("width", "kernels=rest")),
+    ("transport", "#a23b2a", "o-", ("transport",), ("width",)),
     ("1 to 8 moving kernels", "#d98c7a", ".:", ("dinozaur",), ("kernels",)),
     ("the same, plain", "#7fb7be", ".:", ("dinozaur_plain",), ("kernels",)),
     ("8 shells", "#6b1d12", "*:", ("dinozaur", "transport"), ("shells=8",)),
@@ -75,6 +76,7 @@ def plot_tradeoff(path: Path, rows: Sequence[Row]) -> None:
                 _draw_series(ax, own, cost, colour, style, name)
         column[0].set(title=DATASETS[dataset].partition(" (")[0], xlabel="ms per step")
         column[1].set(xlabel="parameters")
+        column[0].set_ylim(bottom=0)  # after all series, which set the other end
     for ax in grid[:, 0]:
         ax.set_ylabel(r"held-out RL2 [$10^{-2}$]")
     handles = {
@@ -115,5 +117,7 @@ def _draw_series(
         linewidth=1,
         label=name,
     )
-    ax.set(xscale="log", yscale="log")  # type: ignore[attr-defined]
-    ax.grid(alpha=0.25, which="both", linewidth=0.5)  # type: ignore[attr-defined]
+    if cost == "parameters":
+        ax.set_xscale("log")  # type: ignore[attr-defined]
+        ax.xaxis.set_minor_formatter(NullFormatter())  # type: ignore[attr-defined]
+    ax.grid(alpha=0.25, linewidth=0.5)  # type: ignore[attr-defined]
