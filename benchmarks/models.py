@@ -209,6 +209,8 @@ def layer_options(experiment: Experiment) -> dict[str, Any] | None:
         options |= {"kernels": int(settings.kernels), "drift": True}
     if settings.shells:
         options["shells"] = settings.shells
+    if longest := settings.displacement:
+        options["displacement_init"] = (longest / 25, longest)
     return options
 
 

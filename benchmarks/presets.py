@@ -47,6 +47,8 @@ class Preset:
     # first move.
     kernels: str = ""
     shells: int = 0  # of DINOZAUR's layers, instead of the model's own
+    # Longest initial displacement as a share of the box, instead of the layer's own.
+    displacement: float = 0.0
     feature_grid: Literal["modes", "output"] = "modes"  # of DINOZAUR's layers
     layer_rate: float = 1.0  # factor of the learning rate of DINOZAUR's layers
     # Weights of pointwise layers: those of torch and neuraloperator, or `balance` of
@@ -228,6 +230,7 @@ TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "stretch": ("stretch", float),
     "kernels": ("kernels", str),
     "shells": ("shells", int),
+    "displacement": ("displacement", float),
     "feature-grid": ("feature_grid", str),
     "layer-rate": ("layer_rate", float),
 }

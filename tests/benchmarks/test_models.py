@@ -55,6 +55,15 @@ def test_kernels_of_a_preset(preset, kernels, drift, feature_grid):
         assert layer.feature_grid == feature_grid
 
 
+def test_displacements_of_a_preset():
+    preset = "smoke+kernels=3,displacement=0.5"
+    model = build(find_experiment("darcy", "dinozaur", "none", preset))
+    layers = [m for m in model.modules() if isinstance(m, DiffusionSpectralConv)]
+    lengths = torch.stack([layer.displacement[1:].norm(dim=-1) for layer in layers])
+    assert 0.25 < lengths.max() < 0.501  # 0.25 is the layer's own longest
+    assert lengths.min() > 0.0199
+
+
 @pytest.mark.parametrize(("dataset", "model"), PARAMETERS)
 def test_parameters_are_as_many_as_in_the_paper(dataset, model):
     """Gradient features are 3 c^2 per layer here and about 2.5 c^2 there."""
