@@ -63,8 +63,15 @@ def check_spectrum(residuals: Sequence[Tensor], where: Sequence[Tensor | None]) 
             f"residuals has {n} fields, but a spectrum needs at least {_FEWEST_FIELDS} "
             "and better 50; without where, fields are (b, c, *grid)"
         )
+    channels = layouts[0].channels
+    if n < channels:
+        raise ValueError(
+            f"residuals has {n} fields of {channels} channels; a spectrum for each "
+            "channel needs at least as many fields. Values (b, points, c) on points "
+            "need their positions, where"
+        )
     firsts = [own.channels_first(r) for own, r in zip(layouts, residuals)]
-    for channel in range(layouts[0].channels):
+    for channel in range(channels):
         values = {float(v) for r in firsts for v in r[:, channel].aminmax()}
         if len(values) == 1:
             raise ValueError(

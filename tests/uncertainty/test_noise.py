@@ -372,6 +372,7 @@ def test_noise_that_is_not_fitted(build):
         (torch.ones(20, 1, 8, 8), None, "all residuals of channel 0 are 1"),
         (torch.zeros(20, 1, 8, 8), None, "all residuals of channel 0 are 0"),
         (torch.randn(20, 30, 1), None, "pass where, the positions"),
+        (torch.randn(20, 30, 3), None, "20 fields of 30 channels"),
         (torch.randn(20, 30), None, "pass where, the positions"),
         (torch.randn(20, 30, 1), torch.rand(29, 2), "does not fit to fields of shape"),
         (torch.randn(20, 30, 1), torch.rand(30), "positions"),
