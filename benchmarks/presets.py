@@ -50,7 +50,7 @@ class Preset:
     # Longest initial displacement as a share of the box, instead of the layer's own.
     displacement: float = 0.0
     feature_grid: Literal["modes", "output"] = "modes"  # of DINOZAUR's layers
-    layer_rate: float = 1.0  # factor of the learning rate of DINOZAUR's layers
+    layer_rate: float = 1.0  # `layer_lr` of parameter_groups over the rate
     # Weights of pointwise layers: those of torch and neuraloperator, or `balance` of
     # benchmarks.models.
     initialisation: Literal["torch", "balanced"] = "torch"

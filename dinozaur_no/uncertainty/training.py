@@ -145,10 +145,11 @@ def parameter_groups(
     lr : float, default 1e-3
         Learning rate of the weights.
     layer_lr : float, optional
-        Learning rate of everything in deterministic diffusion layers, and of the
-        mixing and gradient weights of Bayesian ones; ``lr`` by default. These layers
-        share few numbers among all modes and want larger steps than the dense weights
-        of FNO: where FNO's rate is 1e-3 to 3e-3, use three to ten times that.
+        Learning rate of the mixing weights of diffusion layers, and of the times and
+        displacements of deterministic ones; ``lr`` by default. All modes share these
+        few numbers, which want larger steps than the dense weights of FNO: where FNO's
+        rate is 1e-3 to 3e-3, use five times that. Gradient weights, which are small
+        numbers, keep ``lr``.
     variational_lr : float, optional
         Learning rate of times, posterior and noise. By default ``10 * lr`` for
         posterior and noise, and ``layer_lr`` for the times of deterministic layers.
@@ -158,7 +159,7 @@ def parameter_groups(
     Returns
     -------
     list of dict
-        The weights; those of diffusion layers, if ``layer_lr`` is given; then, without
+        The weights; mixing weights of layers, if ``layer_lr`` is given; then, without
         weight decay, posterior and noise, if there is a posterior, and the times of
         deterministic layers, if there are any.
 
@@ -188,7 +189,7 @@ def parameter_groups(
     of_layers: list[Tensor] = []
     for module in model.modules():
         if isinstance(module, DiffusionSpectralConv) and layer_lr is not None:
-            own = (module.gradient_weight, module.mix_weight, module.shell_weight)
+            own = (module.mix_weight, module.shell_weight)
             of_layers += [p for p in own if p is not None]
         if isinstance(module, BayesianDiffusionConv):
             of_layer = (module.raw_scale, module.raw_tril)

@@ -305,14 +305,14 @@ def test_parameter_groups_of_a_deterministic_model():
 
 
 def test_parameter_groups_with_a_rate_for_layers():
-    """Every parameter is in one group; those of layers have their own rate."""
-    conv = DiffusionSpectralConv.configure(kernels=2, drift=True)
+    """Every parameter is in one group; what modes share has a rate of its own."""
+    conv = DiffusionSpectralConv.configure(kernels=2, drift=True, shells=2)
     model = FNO((4, 4), 1, 1, 4, n_layers=2, conv_module=conv)
     groups = parameter_groups(model, lr=1e-3, layer_lr=1e-2)
     names = {id(p): name for name, p in model.named_parameters()}
     rates = {names[id(p)]: group["lr"] for group in groups for p in group["params"]}
     assert rates.keys() == set(names.values())
-    own = ("raw_time", "raw_displacement", "gradient_weight", "mix_weight")
+    own = ("raw_time", "raw_displacement", "mix_weight", "shell_weight")
     for name, rate in rates.items():
         assert rate == (1e-2 if name.endswith(own) else 1e-3), name
     assert sum(len(group["params"]) for group in groups) == len(names)

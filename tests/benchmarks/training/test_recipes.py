@@ -60,7 +60,7 @@ def test_layers_may_have_a_learning_rate_of_their_own():
     model = build(experiment)
     rates = {id(p): g["lr"] for g in begin(phase, model) for p in g["params"]}
     for name, parameter in model.named_parameters():
-        own = name.endswith(("raw_time", "gradient_weight", "mix_weight"))
+        own = name.endswith(("raw_time", "mix_weight"))
         expected = phase.layer_rate if own else experiment.rate
         assert rates[id(parameter)] == pytest.approx(expected), name
 
