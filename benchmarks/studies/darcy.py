@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
 from neuralop.models import FNO
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.data.datasets import load_splits
 from benchmarks.data.generators.darcy import check_stride
 from benchmarks.data.splits import Splits
 from benchmarks.models import PaddedOperator
-from benchmarks.training.loop import Run
-from dinozaur_no import Predictive, VariationalOperator
 
 
 def load_fields(
@@ -65,12 +62,3 @@ def padded_fno(
 def even_padded_size(points: int) -> int:
     """Return a multiple of 4, at least a tenth above the number of points."""
     return 4 * -(-11 * points // 40)
-
-
-def predict_fields(training: Run, n_samples: int) -> tuple[Predictive, Tensor]:
-    """Return prediction and truth of all test fields, in units of the data."""
-    model = cast(VariationalOperator, training.model)
-    inputs, truth = training.test.batch(range(len(training.test)))
-    generator = torch.Generator(training.fabric.device).manual_seed(training.seed)
-    found = model.predict(inputs["x"], n_samples=n_samples, generator=generator)
-    return found.denormalize(training.test.processor.normalizers["y"]), truth

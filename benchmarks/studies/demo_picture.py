@@ -1,10 +1,11 @@
 """Picture of the demo: truth and predictions above, input and errors below.
 
-The last column shows the uncertainty: error bars along a line, and the standard
-deviation of the posterior samples, with colours of its own.
+The last column shows the uncertainty: error bars along a line, and intervals of the
+mean pressure of several test fields.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,23 @@ from benchmarks.files import atomic_path
 
 Array = NDArray[np.float32]
 
+N_MEANS = 24  # test fields whose means are shown
 PERMEABILITY = ListedColormap(["#dfe7ee", "#41658a"])
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Ends of 90 % intervals of a number, and its true values, one for each field."""
+
+    low: Array
+    high: Array
+    truth: Array
+
+    @property
+    def share_inside(self) -> float:
+        """Share of the true values inside their intervals."""
+        inside = (self.low <= self.truth) & (self.truth <= self.high)
+        return float(inside.mean())
 
 
 def save_picture(
@@ -29,12 +46,12 @@ def save_picture(
     truth: Array,
     predictions: Mapping[str, Array],
     deviation: Array,
-    spread: Array,
+    means: Intervals,
 ) -> None:
     """Draw one test sample and the predictions of all models.
 
-    The last prediction is Bayesian; ``deviation`` and ``spread`` are its standard
-    deviations with and without noise.
+    The last prediction is Bayesian; ``deviation`` is its standard deviation, and
+    ``means`` are its mean pressures of all test fields.
     """
     columns = 2 + len(predictions)
     figure = Figure(figsize=(2.45 * columns + 0.7, 5.3), dpi=150, layout="constrained")
@@ -60,12 +77,9 @@ def save_picture(
         title = f"{name} error: {relative:.1f}$\\cdot 10^{{-2}}$"
         shown = _show(ax, title, scale * error, shading="gouraud", **shades)
     figure.colorbar(shown, ax=axes[1, :-1], label="|error|  [$10^{-3}$]", pad=0.015)
-    title = f"{list(predictions)[-1]}: std of samples"
-    colours = {"cmap": "magma", "vmin": 0.0, "shading": "gouraud"}
-    shown = _show(axes[1, -1], title, scale * spread, **colours)
-    figure.colorbar(shown, ax=axes[1, -1], label="std  [$10^{-3}$]", pad=0.03)
+    _show_means(axes[1, -1], scale, means)
 
-    for ax in axes[1]:
+    for ax in axes[1, :-1]:
         ax.set_xlabel("$x$", labelpad=-6)
     for ax in axes[:, 0]:
         ax.set_ylabel("$y$", labelpad=-4, rotation=0)
@@ -73,7 +87,6 @@ def save_picture(
         ax.tick_params(labelleft=False)
     for ax in axes[0, :-1]:
         ax.tick_params(labelbottom=False)
-    axes[1, -1].tick_params(labelleft=False)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", bbox_inches="tight", pad_inches=0.1)
 
@@ -104,6 +117,21 @@ def _show_line(ax: Axes, truth: Array, mean: Array, deviation: Array) -> None:
     ax.set_xticks([0, 0.5, 1], ["0", "", "1"])
     ax.set_box_aspect(1)
     ax.legend(fontsize=7, loc="lower center", frameon=False)
+
+
+def _show_means(ax: Axes, scale: float, means: Intervals) -> None:
+    """Bars for intervals and dots for true values, in the order of these."""
+    first = np.argsort(means.truth.ravel()[:N_MEANS])
+    low, high, truth = (
+        scale * values.ravel()[first] for values in (means.low, means.high, means.truth)
+    )
+    places = np.arange(len(first))
+    ax.vlines(places, low, high, color="#f2a65a", lw=3.5, alpha=0.8, label="90 %")
+    ax.plot(places, truth, ".", color="black", ms=4, label="truth")
+    ax.set_title(f"Mean $u$ of {len(first)} test fields", fontsize=10)
+    ax.set(xticks=[])
+    ax.set_box_aspect(1)
+    ax.legend(fontsize=7, loc="upper left", frameon=False)
 
 
 def _show_permeability(ax: Axes, coeff: Array) -> None:

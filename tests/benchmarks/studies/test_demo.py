@@ -1,13 +1,18 @@
 """The demo: end to end as a smoke test, resumed, and its table in the README."""
 
+import numpy as np
 import pytest
 from support.runs import is_png
+from torch import nn
 
 from benchmarks import tables
 from benchmarks.__main__ import main
 from benchmarks.studies import demo
 from benchmarks.studies.darcy import even_padded_size
+from benchmarks.studies.demo_picture import Intervals
 from benchmarks.training.loop import Run
+from benchmarks.training.recipes import begin
+from dinozaur_no import BayesianDiffusionConv, VariationalOperator
 
 
 def test_smoke_demo_end_to_end(tmp_path, capsys):
@@ -20,14 +25,18 @@ def test_smoke_demo_end_to_end(tmp_path, capsys):
     }
     rows = tables.read_csv(tmp_path / "demo.csv")
     assert [row["model"] for row in rows] == ["FNO", "TFNO", "DINOZAUR", "Bayesian"]
-    assert [bool(row["coverage_90"]) for row in rows] == [False, False, False, True]
+    for row in rows:  # two test fields, of 289 points each
+        assert 0 < int(row["points_inside_90"].removesuffix(" %")) <= 100
+        assert row["means_inside_90"] in ("0 %", "50 %", "100 %")
     needed = {*demo.COLUMNS, "seed", "torch", "neuraloperator", "dinozaur_no"}
     assert needed | {"cpu", "threads", "date", "epochs", "train"} <= rows[0].keys()
     parameters = {row["model"]: int(row["parameters"]) for row in rows}
     assert parameters["DINOZAUR"] < parameters["TFNO"] < parameters["FNO"]
     assert all(float(row["relative_l2_in_1e-2"]) > 0 for row in rows)
     assert all(float(row["mb_kept_for_backward"]) > 0 for row in rows)
-    assert demo.show(rows) in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert demo.show(rows) in printed
+    assert printed.endswith(f"{demo.NEXT}\n")
     assert is_png(tmp_path / "demo.png")
     assert committed == [
         path.read_bytes() for path in (demo.CSV, demo.PICTURE, demo.README)
@@ -35,12 +44,11 @@ def test_smoke_demo_end_to_end(tmp_path, capsys):
 
 
 def test_demo_with_moving_kernels(tmp_path):
-    """Before the Bayesian model, whose spread the picture shows."""
+    """Before the Bayesian model, whose error bars the picture shows."""
     words = ["--smoke", "--epochs", "1", "--transport", "--out", str(tmp_path)]
     assert main(["demo", *words, "--cache", str(tmp_path / "cache")]) == 0
     rows = tables.read_csv(tmp_path / "demo.csv")
     assert [row["model"] for row in rows][-2:] == ["Transport", "Bayesian"]
-    assert [bool(row["coverage_90"]) for row in rows][-2:] == [False, True]
 
 
 def test_smoke_demo_repeats_itself_and_writes_only_when_told(tmp_path, capsys):
@@ -70,7 +78,7 @@ def test_interrupted_demo_resumes_to_the_same_numbers(tmp_path, monkeypatch, cap
     assert epochs == [*demo.MODELS, "FNO"]  # models take turns
     monkeypatch.setattr(Run, "run_epoch", run_epoch)
     assert main([*words, str(tmp_path / "again")]) == 0
-    same = ("model", "parameters", "relative_l2_in_1e-2", "coverage_90")
+    same = ("model", "parameters", "relative_l2_in_1e-2", "means_inside_90")
     whole, again = (
         [[row[name] for name in same] for row in tables.read_csv(path)]
         for path in (tmp_path / "whole" / "demo.csv", tmp_path / "again" / "demo.csv")
@@ -86,6 +94,7 @@ def test_interrupted_demo_resumes_to_the_same_numbers(tmp_path, monkeypatch, cap
         (["--train", "-3"], "--train (=-3) must be at least 1"),
         (["--stride", "7"], "stride (=7) must divide size - 1"),
         (["--smoke", "--publish"], "leave out --smoke"),
+        (["--quick", "--publish"], "leave out --smoke, --quick"),
     ],
 )
 def test_user_errors_take_one_line(words, message, capsys):
@@ -93,6 +102,34 @@ def test_user_errors_take_one_line(words, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def test_layers_have_the_recommended_rates():
+    (bayesian,) = demo.recipe_of("Bayesian", nn.Identity, 2).phases
+    model = VariationalOperator(BayesianDiffusionConv(2, 2, (4,)))
+    rates = {id(p): g["lr"] for g in begin(bayesian, model) for p in g["params"]}
+    layer = model.model
+    own = (layer.gradient_weight, layer.mix_weight, layer.raw_time, layer.raw_scale)
+    factors = [rates[id(parameter)] / demo.RATE for parameter in own]
+    assert factors == pytest.approx([1, 5, 10, 10])
+    assert layer.raw_scale.requires_grad
+    (fno,) = demo.recipe_of("FNO", nn.Identity, 2).phases
+    assert fno.layer_rate is None
+
+
+def test_noise_is_fitted_to_fields_that_are_neither_trained_nor_tested_on(tmp_path):
+    splits, held_out = demo.load_data(demo.SMOKE, tmp_path)
+    parts = {"train": splits.train, "held out": held_out, "test": splits.test}
+    assert {name: len(part) for name, part in parts.items()} == {
+        **{"train": 8, "held out": 8, "test": 2}
+    }
+    fields = [tuple(s["y"].flatten().tolist()) for part in parts.values() for s in part]
+    assert len(set(fields)) == len(fields)
+
+
+def test_true_values_inside_intervals_are_counted():
+    low, high, truth = np.array([[0, 1, 2, 3], [1, 2, 3, 4], [0.5, 2.5, 2, 3.9]])
+    assert Intervals(low, high, truth).share_inside == 0.75
 
 
 def test_grid_is_padded_to_an_even_size():
