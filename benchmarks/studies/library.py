@@ -47,6 +47,7 @@ MODELS: Mapping[str, Mapping[str, object]] = {
     "Separable": {"separable": True},
     "DINOZAUR plain": {"conv_module": _diffusion(gradient_features=False)},
     "DINOZAUR": {"conv_module": DiffusionSpectralConv},
+    "Shells": {"conv_module": _diffusion(shells=8)},
     "Transport": {"conv_module": _diffusion(kernels=4, drift=True)},
 }
 #: The run in the documentation of neuraloperator 0.3.0.
