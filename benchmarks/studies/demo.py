@@ -1,6 +1,6 @@
 """FNO, TFNO, DINOZAUR and its Bayesian version on Darcy flow, with a small budget.
 
-The problem is solved on 241 x 241 nodes and learned on a coarse subset of them. Models
+The problem is solved on 121 x 121 nodes and learned on a coarse subset of them. Models
 are those of neuraloperator with its defaults; DINOZAUR is its FNO with another
 ``conv_module``. All but the Bayesian one minimise the relative L2 error. The Bayesian
 one maximises the evidence lower bound, in the same number of steps. Each gets
@@ -90,12 +90,12 @@ class Size:
     held_out: int = 64
     test: int = 64
     epochs: int = 30
-    nodes: int = 241
-    stride: int = 8
+    nodes: int = 121
+    stride: int = 4
     width: int = 32
 
 
-QUICK = Size(train=64, held_out=32, test=32, epochs=12, nodes=121, stride=4)
+QUICK = Size(train=64, held_out=32, test=32, epochs=10)
 SMOKE = Size(8, 8, 2, 2, 17, 1, 8)
 
 
@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--train", type=int, help="training fields (256)")
     parser.add_argument("--epochs", type=int, help="passes over them (30)")
-    parser.add_argument("--stride", type=int, help="every n-th node of 241^2 (8)")
+    parser.add_argument("--stride", type=int, help="every n-th node of 121^2 (4)")
     parser.add_argument(
         "--out",
         type=Path,
@@ -212,7 +212,9 @@ def recipe_of(name: str, build: Callable[[], nn.Module], epochs: int) -> Recipe:
         phase = replace(phase, objective="elbo", posterior_rate=10 * RATE)
         make = bayesian
     identity = {"model": name, "epochs": str(epochs)}
-    return Recipe(name, make, [phase], BATCH, identity=identity)
+    return Recipe(
+        *(name, make, [phase], BATCH), identity=identity, evaluate_every=epochs
+    )
 
 
 @dataclass(frozen=True)
