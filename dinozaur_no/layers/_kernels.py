@@ -16,8 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from .._torch import full_precision
 from .._validation import per_axis
 from ._fourier import RealBasis
 from ._mixing import mix_channels
+from ._stages import slopes_of, stages_of
 
 
 def apply_kernels(
@@ -107,7 +107,7 @@ class _Kernels(torch.autograd.Function):
         basis: RealBasis,
     ) -> Tensor:
         v = c.unsqueeze(1)
-        for stage in _stages(time, shift, basis):
+        for stage in stages_of(time, shift, basis):
             v = stage.apply(stage.terms(v))
         if weight is None:
             return v.squeeze(1)
@@ -135,107 +135,6 @@ class _Kernels(torch.autograd.Function):
         return torch.vmap(naive_kernels, in_dims)(*args), 0
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """Factors of some axes: a sum of multiples of the coefficients and partners."""
-
-    basis: RealBasis
-    axes: tuple[int, ...]
-    moves: bool
-    #: One for each of the `terms`, (1 or b, kernels, c, 1 or modes of each axis).
-    multipliers: list[Tensor]
-
-    def terms(self, x: Tensor) -> list[Tensor]:
-        """Return x, and its partners along every subset of the axes."""
-        terms = [x]
-        for j in self.axes if self.moves else ():
-            terms += [self.basis.axes[j].partner(term, j) for term in terms]
-        return terms
-
-    def apply(self, terms: Sequence[Tensor]) -> Tensor:
-        """Multiply terms (b, 1 or kernels, c, *modes) and add them."""
-        y = self.multipliers[0] * terms[0]
-        for multiplier, term in zip(self.multipliers[1:], terms[1:]):
-            y.addcmul_(multiplier, term)
-        return y
-
-    def adjoint(self, grad: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
-        """Return the gradient of the input, whose shape is ``size``."""
-        flows = [_product_sum(grad, m, size, scratch) for m in self.multipliers]
-        # A partner's partner is the function itself, so this is the adjoint of `terms`.
-        for j in reversed(self.axes) if self.moves else ():
-            half = len(flows) // 2
-            for flow, moved in zip(flows[:half], flows[half:]):
-                flow += self.basis.axes[j].partner(moved, j)
-            flows = flows[:half]
-        return flows[0]
-
-    def slopes(
-        self, grad: Tensor, terms: Sequence[Tensor], scratch: Tensor
-    ) -> tuple[Tensor, ...]:
-        r"""Return the gradients of times and of the shifts along the axes.
-
-        A multiplier's derivative by :math:`\tau` is :math:`-\omega^2` times itself. A
-        shift turns the two multipliers of a pair, with and without the partner, into
-        each other.
-        """
-        own = self.multipliers
-        flows = [
-            _product_sum(grad, term, m.shape, scratch) for m, term in zip(own, terms)
-        ]
-        squares = [self._along(j, self.basis.frequencies[j] ** 2) for j in self.axes]
-        rates = functools.reduce(torch.add, squares)
-        found = [-_weighted_sum(rates, zip(flows, own))]
-        for i, j in enumerate(self.axes if self.moves else ()):
-            bit = 1 << i
-            pairs = [(s, s | bit) for s in range(len(own)) if not s & bit]
-            turned = [(flows[s], own[t]) for s, t in pairs]
-            turned += [(flows[t], -own[s]) for s, t in pairs]
-            rates = self._along(j, self.basis.frequencies[j] * self.basis.signs[j])
-            found.append(_weighted_sum(rates, turned))
-        return tuple(found)
-
-    def _along(self, j: int, values: Tensor) -> Tensor:
-        return values.view(-1, *(1 for _ in range(-1 - j)))
-
-
-def _product_sum(a: Tensor, b: Tensor, size: torch.Size, scratch: Tensor) -> Tensor:
-    """Sum a * b to a smaller size; memory that is new to a process is slow."""
-    product = torch.mul(a, b, out=scratch)
-    return product.clone() if size == product.shape else product.sum_to_size(size)
-
-
-def _weighted_sum(weights: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum the products of all pairs with weights, over the modes."""
-    (a, b), *rest = pairs
-    total = a * b
-    for a, b in rest:
-        total.addcmul_(a, b)
-    return (total * weights).flatten(3).sum(3)
-
-
-def _stages(time: Tensor, shift: Tensor | None, basis: RealBasis) -> list[_Stage]:
-    """Return the factors of the last two axes, then those of each other axis."""
-    d = len(basis.axes)
-    groups = [tuple(range(-min(d, 2), 0)), *((j,) for j in range(-3, -d - 1, -1))]
-    stages = []
-    for group in groups:
-        products: list[Tensor] = []
-        for j in group:
-            frequency = basis.frequencies[j]
-            damping = torch.exp(-frequency.square() * time[..., None])
-            factors = [damping]
-            if shift is not None:
-                angle = frequency * shift[..., j, None]
-                sin = angle.sin() * -basis.signs[j]
-                factors = [damping * angle.cos(), damping * sin]
-            along = (*[1] * (d + j), frequency.numel(), *[1] * (-1 - j))
-            factors = [f.view(*f.shape[:-1], *along) for f in factors]
-            products = [f * p for f in factors for p in products] or factors
-        stages.append(_Stage(basis, group, shift is not None, products))
-    return stages
-
-
 def _kernels_backward(
     grad: Tensor,
     c: Tensor,
@@ -245,7 +144,7 @@ def _kernels_backward(
     basis: RealBasis,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of c, times, shifts and weight."""
-    stages = _stages(time, shift, basis)
+    stages = stages_of(time, shift, basis)
     terms, d_weight = [stages[0].terms(c.unsqueeze(1))], None
     for stage, following in itertools.pairwise(stages):
         terms.append(following.terms(stage.apply(terms[-1])))
@@ -259,7 +158,7 @@ def _kernels_backward(
     d_time, d_shift = torch.zeros_like(time), []
     while terms:
         stage, own = stages[len(terms) - 1], terms.pop()
-        of_time, *of_shift = stage.slopes(flow, own, scratch)
+        of_time, *of_shift = slopes_of(stage, stage.flows(flow, own, scratch))
         d_time += of_time.sum_to_size(time.shape)
         d_shift += of_shift
         flow = stage.adjoint(flow, own[0].shape, scratch)
