@@ -1,9 +1,9 @@
 r"""Heat kernels that may move, applied to coefficients.
 
-The kernel with time :math:`\tau` and displacement b multiplies the Fourier coefficients
-by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot b}`. In the real basis it is a
-product of one factor per axis. A factor damps and rotates each pair of cosine and sine:
-it is a multiple of the coefficients plus a multiple of their partners.
+The kernel with time :math:`\tau` and displacement :math:`\beta` multiplies the Fourier
+coefficients by :math:`e^{-4 \pi^2 |k|^2 \tau - 2 \pi i k \cdot \beta}`. In the real
+basis it is a product of one factor per axis. A factor damps and rotates each pair of
+cosine and sine: it is a multiple of the coefficients plus a multiple of their partners.
 `naive_kernels` applies kernel after kernel and axis after axis. The layer applies all
 kernels at once, and the factors of the last two axes together, so that the innermost
 loops are long.
@@ -197,7 +197,7 @@ def spaced_times(
 ) -> Tensor:
     """Return times of each kernel and channel, spaced logarithmically.
 
-    Each kernel has all of them, in another order.
+    Each kernel has all of them, shifted along the channels.
     """
     low, high = per_axis("time_init", time_init, 2)
     times = torch.logspace(math.log10(low), math.log10(high), n, dtype=torch.float64)
@@ -207,7 +207,7 @@ def spaced_times(
 def random_displacements(
     length: float | tuple[float, float], shape: Sequence[int]
 ) -> Tensor:
-    """Draw directions, with lengths spaced logarithmically between two values."""
+    """Draw directions, and lengths log-uniformly between two values."""
     low, high = per_axis("displacement_init", length, 2)
     arrows = torch.randn(*shape)
     span = torch.rand(*shape[:-1], 1) * math.log(high / low)

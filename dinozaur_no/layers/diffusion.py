@@ -47,13 +47,14 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
 
     This is the paper's layer [1]_. With ``drift`` and ``kernels`` each channel has
     several heat kernels that may move by a learned displacement,
-    :math:`\hat v^r_i(k) = e^{-4 \pi^2 |k|^2 \tau^r_i - 2 \pi i k \cdot b^r_i}\,
-    \hat x_i(k)`, and the output is :math:`y = W^{mix} [v^1; \dots; v^K; G] + b` with
-    the gradient features of the first kernel. With ``shells`` the mixing of the kernels
+    :math:`\hat v^r_i(k) = e^{-4 \pi^2 |k|^2 \tau^r_i - 2 \pi i k \cdot
+    \beta^r_i}\, \hat x_i(k)`, and the output is
+    :math:`y = W^{mix} [v^1; \dots; v^R; G] + b` with the gradient features of the first
+    kernel. With ``shells`` the mixing of the kernels
     depends on :math:`|k|`, by a matrix for each shell of frequencies.
 
     The size of the layer does not depend on the number of modes. All arithmetic is
-    real.
+    real, except inside the FFT of axes with very many modes.
 
     Parameters
     ----------
@@ -64,15 +65,16 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         :math:`|k_j| \le` ``n_modes[j] // 2`` is symmetric; modes that a grid cannot
         carry are left out. Can be set later, to any number (see ``max_n_modes``).
     gradient_features : bool, default True
-        Whether to do step 3. Otherwise step 4 is :math:`y = v + b`, or
-        :math:`y = W^{mix} v + b` if the numbers of channels differ.
+        Whether to do step 3. Otherwise step 4 has no G, and no :math:`W^{mix}` either
+        if there is one kernel, one shell, and as many channels out as in.
     kernels : int, default 1
         Number of heat kernels per channel, mixed by :math:`W^{mix}`.
     drift : bool, default False
         Whether kernels move. Of several kernels the first one stays at rest.
     shells : int, default 1
         Number of shells of :math:`|k|` that have a mixing matrix of their own. The last
-        one begins at ``(shells - 1) / shells`` of the largest frequency of an axis.
+        one begins at ``(shells - 1) / shells`` of the largest frequency of an axis (of
+        ``max_n_modes``, if given).
     feature_grid : {"modes", "output"}, default "modes"
         Where the features are formed and mixed: on a grid of about :math:`3 K_j`
         points per axis, where :math:`K_j` is the largest kept frequency, with the
@@ -125,7 +127,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         :math:`W^{grad}`, (in_channels, in_channels).
     mix_weight : nn.Parameter or None
         :math:`W^{mix}`, with ``in_channels`` columns for each kernel and for the
-        gradient features; None if it would be square without doing anything else.
+        gradient features; None if there is nothing to mix.
     shell_weight : nn.Parameter or None
         What each shell adds to the columns of the kernels, (shells, out_channels,
         kernels * in_channels), initially zero; None for one shell.
@@ -393,12 +395,14 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             if shift is not None and self.kernels > 1:
                 first, rest = (time[:, :1], None), (time[:, 1:], shift[:, 1:])
             # Step 2. The other kernels are mixed at once, so that none is kept.
-            v = p = apply_kernels(coefficients, *first, None, basis)
+            v = p = coefficients
+            if self.gradient_weight is not None or self.shell_weight is None:
+                v = p = apply_kernels(coefficients, *first, None, basis)
             if weight is not None:
                 own = weight[:, : self.kernels * c]
                 if self.shell_weight is None:
                     p = mix_channels(own[:, :c], v)
-                else:  # once more by the kernel, so that sorted modes are not kept
+                else:  # from the input once more, so that no sorted modes are kept
                     own = own + self.shell_weight.to(dtype)
                     p = apply_kernels(coefficients, *first, own[..., :c], basis)
                 if self.kernels > 1:
