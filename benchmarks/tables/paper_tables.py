@@ -146,15 +146,19 @@ def uncertain(dataset: str, found: list[Record]) -> str | None:
 
 def initialised(dataset: str, found: list[Record]) -> str | None:
     """Return errors with torch's initialisation and with a balanced one."""
-    measure, models = MEASURES["relative_l2"], models_of(dataset)
-    groups = [
-        [
+    measure = MEASURES["relative_l2"]
+    groups: list[list[list[Record]]] = []
+    models = list(models_of(dataset))
+    for preset in ("torch-init", "small"):
+        of_models = [
             select(found, Experiment(dataset, model, "none", preset), "none", preset)
             for model in models
         ]
-        for preset in ("torch-init", "small")
-    ]
-    if not any(map(any, groups)):
+        if not groups:  # models that were trained with torch's
+            models = [m for m, own in zip(models, of_models, strict=True) if own]
+            of_models = [own for own in of_models if own]
+        groups.append(of_models)
+    if not models:
         return None
     cells = [column(own, "relative_l2", measure) for own in groups]
     names = [short_title(model) for model in models]

@@ -9,7 +9,7 @@ constant along the new axis as the old one did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -47,12 +47,16 @@ class CarryOverReport:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [f"copied: {len(self.copied)} tensors"]
+        lines = [f"copied: {_counted(self.copied)}"]
         for title in ("extended", "new", "left_out"):
             entries = getattr(self, title)
-            lines += [f"{title.replace('_', ' ')}: {len(entries)} tensors"]
+            lines += [f"{title.replace('_', ' ')}: {_counted(entries)}"]
             lines += [f"  {name}: {reason}" for name, reason in entries.items()]
         return "\n".join(lines)
+
+
+def _counted(names: Sized) -> str:
+    return f"{len(names)} tensor{'s' * (len(names) != 1)}"
 
 
 def carry_over(
