@@ -20,7 +20,7 @@ AUTHORS = ("authors-81", "authors-241")
 def sweep(found: list[Record]) -> list[str]:
     """Return errors on held-out samples by learning rate.
 
-    The best one is bold, once all were tried.
+    The best one is bold, once all rates were tried.
     """
     blocks = []
     for dataset, title in DATASETS.items():
@@ -34,7 +34,7 @@ def sweep(found: list[Record]) -> list[str]:
             cells.append([t for t in own if t.schedule == "schedule-free"])
             shown = []
             for cell in cells:
-                chosen = all(cells) and cell[0] == min(own)
+                chosen = all(cells[:-1]) and cell and cell[0] == min(own)
                 mark = "**" if chosen else ""
                 text = f"{100 * cell[0].error:.2f}" if cell else NOTHING
                 free = f" ({cell[0].rate:g})" if cell and cell is cells[-1] else ""
