@@ -87,7 +87,7 @@ class Darcy:
 
     name = "darcy"
     jobs: Mapping[str, tuple[str, ...]] = {
-        "deterministic": ("deterministic", "laplace", "bayesian-late"),
+        "deterministic": ("deterministic", "laplace"),
         "dropout": ("dropout",),
         "bayesian": ("bayesian", "bayesian-posterior", "bayesian-all"),
         "ensemble": ("ensemble",),
@@ -164,8 +164,6 @@ class Darcy:
         elif job == "deterministic":
             yield job, lambda noise: Deterministic(model.model, noise=noise)
             yield "laplace", partial(self._laplace, model.model)
-            late = self._refitted(_with_posterior(model), False, seed)
-            yield "bayesian-late", partial(_with_noise, late)
         else:
             yield job, partial(_with_noise, model)
             for name, weights in (("posterior", False), ("all", True)):
@@ -246,15 +244,6 @@ def _with_noise(trained: VariationalOperator, noise: Any) -> VariationalOperator
     """Copy a trained operator and give it another noise."""
     operator = VariationalOperator(copy.deepcopy(trained.model), noise=noise)
     return operator.eval()
-
-
-def _with_posterior(trained: VariationalOperator) -> VariationalOperator:
-    """Copy a model without posterior scale and give it one, to be learned."""
-    operator = copy.deepcopy(trained)
-    for layer in operator.layers:
-        layer.posterior_scale_tril = WARM_SCALE * torch.eye(layer.posterior_size)
-        layer.raw_scale.requires_grad_(True)
-    return operator
 
 
 def block_means(fields: Tensor) -> Tensor:

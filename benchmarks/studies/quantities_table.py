@@ -21,7 +21,6 @@ METHODS = {
     "dropout": "dropout",
     "laplace": "Laplace",
     "ensemble": "ensemble",
-    "bayesian-late": "Bayesian, weights frozen",
     "bayesian": "Bayesian",
     "bayesian-posterior": "Bayesian, posterior refitted",
     "bayesian-all": "Bayesian, all refitted",

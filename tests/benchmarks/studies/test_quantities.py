@@ -52,7 +52,6 @@ def test_smoke_study_of_darcy(tmp_path, capsys):
     assert methods == {
         "deterministic",
         "laplace",
-        "bayesian-late",
         "bayesian",
         "bayesian-posterior",
         "bayesian-all",
