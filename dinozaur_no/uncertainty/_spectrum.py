@@ -132,7 +132,7 @@ class Spectrum:
         """
         layout = self.layout(shape, where)
         own = self.to(device=like.device, dtype=like.dtype)
-        full = own._level(layout).view(-1, *(1,) * len(layout.places))
+        full = own.level(layout.places).view(-1, *(1,) * len(layout.places))
         whole = full.expand(1, layout.batch, layout.channels, *layout.places)
         return layout.restored(whole)[0]
 
@@ -154,15 +154,15 @@ class Spectrum:
             clouds = self._clouds(where, layout)
             found = torch.stack([s @ phi.square().mT for phi, s in clouds])
         local = found.flatten(2) + self.white[:, None]
-        return (self._level(layout)[:, None] / local).sqrt()
+        return (self.level(layout.places)[:, None] / local).sqrt()
 
-    def _level(self, layout: Layout) -> Tensor:
-        """Return the variance of each channel."""
+    def level(self, grid: Sequence[int] = ()) -> Tensor:
+        """Return the variance of each channel; that on grids depends on the grid."""
         if self.on_points:
             _, eigenvalues = smoothest(self.box[1] - self.box[0], int(self.modes))
             found = self.at(eigenvalues.to(self.box.device))
         else:
-            found = self._resized(layout.places)
+            found = self._resized(grid)
         return found.flatten(1).sum(1) + self.white
 
     def log_likelihood(self, residuals: Tensor, where: Tensor | None) -> Tensor:

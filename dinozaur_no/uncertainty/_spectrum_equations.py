@@ -14,6 +14,10 @@ from ._cosine_basis import analyse, functions_at, layout_of, smoothest, wavenumb
 
 #: Fields on grids that are worked on at a time.
 _FIELDS = 16
+#: Functions on a cloud are not orthogonal, and some sums of them nearly vanish on all
+#: of its points. Those with less than this share of the largest mean square are left
+#: out: a fit would explain rough residuals by them, with far too large a spectrum.
+_SEEN = 0.1
 #: Clouds of points that a fit uses at most, which bounds memory and time.
 _CLOUDS = 256
 
@@ -160,18 +164,22 @@ def clouds_equations(
         phi = functions_at(cloud, box[0], box[1], k)
         values, vectors = torch.linalg.eigh(phi.mT @ phi)
         keep = values > 1e-10 * values[-1]
-        root = values[keep].sqrt()[:, None] * vectors[:, keep].mT
-        inverse = vectors[:, keep] / values[keep].sqrt()
-        degrees = len(cloud) - int(keep.sum())
+        values, inverse = values[keep], vectors[:, keep] / values[keep].sqrt()
+        seen = values > _SEEN * values[-1]
+        root = values[seen].sqrt()[:, None] * vectors[:, keep][:, seen].mT
+        degrees = len(cloud) - len(values)
 
         def projected(
-            fields: Tensor, phi: Tensor = phi, inverse: Tensor = inverse
+            fields: Tensor,
+            phi: Tensor = phi,
+            inverse: Tensor = inverse,
+            seen: Tensor = seen,
         ) -> tuple[Tensor, Tensor]:
             inside = (fields @ phi) @ inverse
             if not len(fields):
-                return inside, torch.zeros(()).double()
+                return inside[:, seen], torch.zeros(()).double()
             outside = fields.square().sum(1) - inside.square().sum(1)
-            return inside, outside.clamp(min=0).mean()
+            return inside[:, seen], outside.clamp(min=0).mean()
 
         found.append(
             [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ _TOLERANCE = 5e-3
 _FEW = 16
 #: Fits on grids after the first one, each with the amplitude of the fit before.
 _ROUNDS = 2
-#: The white variance is at least this share of the mean square.
+#: Variances are at least this share of the mean square.
 _LEAST_WHITE = 1e-6
 
 
@@ -86,6 +87,29 @@ class SpectrumFit:
                 n_functions,
             )
             self.spectrum = self._beyond(temperature)
+        if where[0] is not None:
+            self._match_variance(where, deviations, temperature)
+
+    def _match_variance(
+        self,
+        where: Sequence[Tensor | None],
+        deviations: Sequence[Tensor],
+        temperature: float,
+    ) -> None:
+        """Scale the spectrum on points so that its variance is that of the residuals.
+
+        What the fit left out has a variance, too, if errors are not of this kind.
+        """
+        many = [(d, w) for own, w in zip(deviations, where) for d in own]
+        known = _mean_squares(*zip(*many)) if many else torch.zeros(())
+        wanted = self._square - temperature * known
+        wanted = wanted.clamp(min=_LEAST_WHITE * self._square)
+        factor = (wanted / self.spectrum.level()).to(self.spectrum.white)
+        self.spectrum = replace(
+            self.spectrum,
+            weights=self.spectrum.weights * factor[:, None],
+            white=self.spectrum.white * factor,
+        )
 
     def _fit(
         self,
