@@ -10,7 +10,12 @@ from support import dense_noise
 from support.models import seeded
 
 from dinozaur_no import CorrelatedNoise, WhiteNoise
-from dinozaur_no.uncertainty._cosine_basis import analyse, cosines, smoothest
+from dinozaur_no.uncertainty._cosine_basis import (
+    analyse,
+    cosines,
+    functions_at,
+    smoothest,
+)
 from dinozaur_no.uncertainty._spectrum import Spectrum
 from dinozaur_no.uncertainty._spectrum_equations import (
     clouds_equations,
@@ -273,6 +278,27 @@ def test_rough_residuals_on_a_surface_keep_their_variance():
     means = torch.stack([f.mean() for f in fields]).std()
     samples = noise.spectrum.sample(400, fields[0].shape, clouds[0], noise.white)
     assert 0.5 < samples.mean((1, 2, 3)).std() / means < 2
+
+
+def test_functions_that_nearly_vanish_on_the_points_are_left_out():
+    """On two thin plates cosines across them differ in next to nothing."""
+    torch.manual_seed(0)
+    points = torch.rand(400, 3, dtype=D)
+    points[:, 2] = 0.6 * (points[:, 2] > 0.5) + 0.02 * points[:, 2]
+    box = torch.stack([points.amin(0), points.amax(0)])
+    fields = torch.randn(1, 400, 1, dtype=D)
+    ((cloud,),), _, _ = clouds_equations([fields], [fields[:0]], [points], box, 64)
+    phi = functions_at(points, *box, smoothest(box[1] - box[0], 64)[0])
+    values = torch.linalg.eigvalsh(phi.mT @ phi)
+    seen = values > 0.1 * values[-1]
+    assert len(cloud.root) == seen.sum() < 64
+    torch.testing.assert_close(
+        cloud.root.square().sum(1).sort().values, values[seen].sort().values
+    )
+    basis = torch.linalg.qr(phi).Q  # of all functions, left out or not
+    rest = (fields[0, :, 0] - basis @ (basis.mT @ fields[0, :, 0])).square().sum()
+    torch.testing.assert_close(cloud.rest, rest)
+    assert cloud.degrees == 400 - 64
 
 
 def test_equations_of_grid_and_points_agree():
