@@ -359,7 +359,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         """Return displacements from shares of the box, the first kernel's included."""
         if raw is None:
             return None
-        arrows = raw * raw.new_tensor(self.extent)
+        extent = torch.tensor(self.extent, dtype=raw.dtype, device=raw.device)
+        arrows = raw * extent
         if self.kernels == 1:
             return arrows
         at_rest = torch.zeros_like(arrows[..., :1, :, :])
