@@ -158,6 +158,11 @@ def _encoded_wrapper(module: nn.Module) -> dict[str, Any]:
     given = {key: encoded(key, getattr(module, key)) for key in _WRAPPERS[name][1]}
     noise = getattr(module, "noise", None)
     if isinstance(noise, CorrelatedNoise):
+        if noise.amplitude is not None:
+            raise TypeError(
+                "noise with an amplitude cannot be saved without code; use "
+                "save_checkpoint of the operator"
+            )
         options = {"where": noise.where, "n_functions": noise.n_functions}
         given["noise"] = {k: encoded(f"noise.{k}", v) for k, v in options.items()}
     return {"class": name, "arguments": given}
@@ -212,14 +217,19 @@ def _read_weights(folder: Path, name: Any, map_location: Any) -> dict[str, Tenso
     try:
         if _name_of(content) != name:
             raise ValueError("its content is not what was saved")
+        # Safe since torch 2.6, the oldest version that this package accepts.
         found = torch.load(
             io.BytesIO(content), map_location=map_location, weights_only=True
         )
+        if not isinstance(found, dict) or not all(
+            isinstance(v, Tensor) for v in found.values()
+        ):
+            raise ValueError("it holds something else than named tensors")
     except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); copy the folder again"
         ) from error
-    return dict(found)
+    return found
 
 
 def _name_of(weights: bytes) -> str:

@@ -227,10 +227,11 @@ class Trap:
         return pytest.fail, ("code of the folder was run",)
 
 
-def test_code_in_weights_is_not_run(tmp_path):
+@pytest.mark.parametrize("content", [{"a": Trap()}, {"a": 1}, [torch.ones(1)]])
+def test_nothing_but_tensors_is_read_from_weights(content, tmp_path):
     save_pretrained(DINOZAUR(*SMALL), tmp_path)
     (path,) = tmp_path.glob("weights-*.pt")
-    torch.save({"a": Trap()}, path)
+    torch.save(content, path)
     from dinozaur_no.transfer.pretrained import _name_of
 
     changed = tmp_path / _name_of(path.read_bytes())
@@ -279,6 +280,13 @@ def test_strange_configurations_are_refused(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         load_pretrained(tmp_path)
     assert "config.json" in str(error.value)
+
+
+def test_noise_with_an_amplitude_is_refused(tmp_path):
+    noise = CorrelatedNoise(amplitude=nn.Identity())
+    with pytest.raises(TypeError, match="noise with an amplitude cannot be saved"):
+        save_pretrained(Deterministic(DINOZAUR(*SMALL), noise=noise), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):
