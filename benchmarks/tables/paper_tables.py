@@ -147,19 +147,16 @@ def uncertain(dataset: str, found: list[Record]) -> str | None:
 def initialised(dataset: str, found: list[Record]) -> str | None:
     """Return errors with torch's initialisation and with a balanced one."""
     measure = MEASURES["relative_l2"]
-    groups: list[list[list[Record]]] = []
-    models = list(models_of(dataset))
-    for preset in ("torch-init", "small"):
-        of_models = [
-            select(found, Experiment(dataset, model, "none", preset), "none", preset)
-            for model in models
-        ]
-        if not groups:  # models that were trained with torch's
-            models = [m for m, own in zip(models, of_models, strict=True) if own]
-            of_models = [own for own in of_models if own]
-        groups.append(of_models)
+
+    def of(model: str, preset: str) -> list[Record]:
+        experiment = Experiment(dataset, model, "none", preset)
+        return select(found, experiment, "none", preset)
+
+    models = [m for m in models_of(dataset) if of(m, "torch-init")]
     if not models:
         return None
+    presets = ("torch-init", "small")
+    groups = [[of(model, preset) for model in models] for preset in presets]
     cells = [column(own, "relative_l2", measure) for own in groups]
     names = [short_title(model) for model in models]
     lines = [list(line) for line in zip(names, *cells, strict=True)]
