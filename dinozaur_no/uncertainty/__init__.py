@@ -5,6 +5,7 @@ from .conformal import conformalize
 from .deterministic import Deterministic
 from .dropout import MCDropout
 from .ensemble import Ensemble
+from .groups import parameter_groups
 from .laplace import LastLayerLaplace
 from .noise import CorrelatedNoise, WhiteNoise
 from .predictive import Predictive
@@ -17,7 +18,7 @@ from .quantities import (
     region_difference,
     surface_force,
 )
-from .training import VariationalLoss, parameter_groups, propose_prior, warm_start
+from .training import VariationalLoss, propose_prior, warm_start
 from .variational import VariationalOperator
 
 __all__ = [

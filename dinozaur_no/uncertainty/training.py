@@ -1,13 +1,11 @@
-"""Training of a `VariationalOperator`: objective, parameter groups, initialisation.
+"""Training of a `VariationalOperator`: objective and initialisation.
 
-The objective is for neuraloperator's `Trainer`. Parameter groups are for the optimiser,
-of deterministic models too. A trained deterministic model gives initial weights, and a
-prior from its times.
+The objective is for neuraloperator's `Trainer`. A trained deterministic model gives
+initial weights, and a prior from its times.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -121,105 +119,6 @@ class VariationalLoss(nn.Module):
         """The KL divergence, weighted for the fields of the last batch."""
         share = self.kl_weight * self._n_fields / self.num_data
         return share * self.operator.kl_divergence()
-
-
-def parameter_groups(
-    model: nn.Module,
-    lr: float = 1e-3,
-    *,
-    layer_lr: float | None = None,
-    variational_lr: float | None = None,
-    weight_decay: float = 1e-4,
-) -> list[dict[str, Any]]:
-    """Group parameters for an optimiser: weights, posteriors and times.
-
-    Times and posteriors are stored as logarithms. Weight decay would pull them towards
-    a time and a scale of 1, which has no meaning. A posterior also needs a larger
-    learning rate.
-
-    Parameters
-    ----------
-    model : nn.Module
-        A model with `DiffusionSpectralConv` or `BayesianDiffusionConv` layers, or a
-        `VariationalOperator`.
-    lr : float, default 1e-3
-        Learning rate of the weights.
-    layer_lr : float, optional
-        Learning rate of the mixing weights of diffusion layers, and of the times and
-        displacements of deterministic ones; ``lr`` by default. All modes share these
-        few numbers, which want larger steps than the dense weights of FNO: where FNO's
-        rate is 1e-3 to 3e-3, use five times that. Gradient weights, which are small
-        numbers, keep ``lr``.
-    variational_lr : float, optional
-        Learning rate of times, posterior and noise. By default ``10 * lr`` for
-        posterior and noise, and ``layer_lr`` for the times of deterministic layers.
-    weight_decay : float, default 1e-4
-        Weight decay of the weights.
-
-    Returns
-    -------
-    list of dict
-        The weights; mixing weights of layers, if ``layer_lr`` is given; then, without
-        weight decay, posterior and noise, if there is a posterior, and the times of
-        deterministic layers, if there are any.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neuralop.models import FNO
-    >>> from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
-    >>> from dinozaur_no import parameter_groups
-    >>> model = FNO((8, 8), 1, 1, 16, conv_module=DiffusionSpectralConv)
-    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
-    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
-    [(0.001, 0.0001), (0.001, 0.0)]
-    >>> model = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
-    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
-    >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
-    [(0.001, 0.0001), (0.01, 0.0)]
-    """
-    rate = positive("lr", lr)
-    layer_rate = rate if layer_lr is None else positive("layer_lr", layer_lr)
-    special = 10 * rate if variational_lr is None else variational_lr
-    special = positive("variational_lr", special)
-    if not 0 <= weight_decay < math.inf:
-        raise ValueError(f"weight_decay (={weight_decay}) must be at least 0")
-    variational: list[Tensor] = []
-    times: list[Tensor] = []
-    of_layers: list[Tensor] = []
-    for module in model.modules():
-        if isinstance(module, DiffusionSpectralConv) and layer_lr is not None:
-            own = (module.mix_weight, module.shell_weight)
-            of_layers += [p for p in own if p is not None]
-        if isinstance(module, BayesianDiffusionConv):
-            of_layer = (module.raw_scale, module.raw_tril)
-            of_kernels = (module.raw_time, module.raw_displacement)
-            variational += [p for p in (*of_kernels, *of_layer) if p is not None]
-        elif isinstance(module, DiffusionSpectralConv):
-            of_kernels = (module.raw_time, module.raw_displacement)
-            times += [p for p in of_kernels if p is not None]
-        noise = getattr(module, "raw_noise", None)
-        if isinstance(module, VariationalOperator) and isinstance(noise, nn.Parameter):
-            variational.append(noise)
-    if not variational and not times:
-        raise ValueError(
-            f"model ({type(model).__name__}) contains no DiffusionSpectralConv and no "
-            "BayesianDiffusionConv, so there is nothing to group; pass "
-            "model.parameters()"
-        )
-    known = {id(p) for p in variational + times + of_layers}
-    weights = [p for p in model.parameters() if id(p) not in known]
-    groups = [{"params": weights, "lr": rate, "weight_decay": weight_decay}]
-    if of_layers:
-        groups.append(
-            {"params": of_layers, "lr": layer_rate, "weight_decay": weight_decay}
-        )
-    if variational:
-        groups.append({"params": variational, "lr": special, "weight_decay": 0.0})
-    if times:
-        rate_of_times = layer_rate if variational_lr is None else special
-        groups.append({"params": times, "lr": rate_of_times, "weight_decay": 0.0})
-    return groups
 
 
 def warm_start(
