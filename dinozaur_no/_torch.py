@@ -69,7 +69,8 @@ def outside_transforms() -> AbstractContextManager[Any]:
 
 def full_precision(device_type: str) -> AbstractContextManager[Any]:
     """Switch autocast off: products of table and field need all their digits."""
-    if torch.amp.is_autocast_available(device_type):
+    # The compiler of torch 2.6 does not understand the question.
+    if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
 

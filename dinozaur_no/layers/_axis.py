@@ -43,7 +43,7 @@ class Synthesis(AxisMap, Protocol):
         """Apply the transposed map."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class AxisBasis:
     """The cosines 0..K and sines 1..S of one axis (S = K, or K - 1 at Nyquist).
 
@@ -126,7 +126,7 @@ class AxisBasis:
         return np.concatenate(parts, axis=1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dense:
     """Multiplication by a table of shape (rows, columns)."""
 
@@ -148,7 +148,7 @@ class Dense:
         return Dense(self.table.T)(y, dim)
 
 
-@dataclass(frozen=True)
+@dataclass
 class FourierAnalysis:
     """Coefficients of a field on n points, by ``rfft``."""
 
@@ -164,7 +164,7 @@ class FourierAnalysis:
         return (torch.cat([cos, sin], -1) * self.weights).movedim(-1, dim)
 
 
-@dataclass(frozen=True)
+@dataclass
 class FourierSynthesis:
     """Field on n points from its coefficients, by ``irfft``."""
 
@@ -204,7 +204,7 @@ class FourierSynthesis:
         return 1 if top <= self.n else top // self.n + 1
 
 
-@dataclass(frozen=True)
+@dataclass
 class FourierSlopes:
     """Derivative of a field on n points from its coefficients, by ``irfft``."""
 
@@ -225,7 +225,7 @@ class FourierSlopes:
         return self.factors.view(-1, *(1 for _ in range(c.ndim - 1 - dim % c.ndim)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Chain:
     """Two maps along the same axis, one after the other."""
 

@@ -28,7 +28,7 @@ def mix_channels(weight: Tensor, x: Tensor) -> Tensor:
     return mixed.view(*mixed.shape[:2], *x.shape[2:])
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShellPlan:
     """Number of shells, and the number of modes per axis that they were made for."""
 
@@ -47,7 +47,7 @@ class ShellPlan:
         return np.minimum(shells, self.n_shells - 1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Shells:
     """The modes of a basis, sorted by their shells."""
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ._fourier import RealBasis
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlaneStage:
     """Factors of the last axes: a sum of multiples of the coefficients and partners."""
 
