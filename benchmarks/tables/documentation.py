@@ -49,6 +49,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
         "library": partial(_shown, library.show, "library.csv"),
+        "library-short": partial(_shown, library.show_short, "library.csv"),
         "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
         "quantities": partial(_shown, quantities_table.plain, "quantities.csv"),
         **{

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -228,7 +229,15 @@ class NoisyModule(nn.Module):
         if temperature != 1:
             found = map_fields(found, lambda part: part.tempered(temperature))
         noise = self.noise
-        if noise is None or not noise.fitted:
+        if noise is None:
+            return found
+        if not noise.fitted:
+            warnings.warn(
+                "the CorrelatedNoise is not fitted, so this prediction has independent "
+                "noise; call fit_noise(batches) with fields that the model was not "
+                "trained on",
+                stacklevel=4,  # the line that calls predict, outside of no_grad
+            )
             return found
         means = map_fields(found, lambda part: part.mean)
         places = parts_of(self._positions(args, kwargs), means)

@@ -19,7 +19,7 @@ def parameter_groups(
     *,
     layer_lr: float | None = None,
     variational_lr: float | None = None,
-    weight_decay: float = 1e-4,
+    weight_decay: float | None = None,
 ) -> list[dict[str, Any]]:
     """Group parameters for an optimiser: weights, posteriors and times.
 
@@ -43,8 +43,8 @@ def parameter_groups(
     variational_lr : float, optional
         Learning rate of times, posterior and noise. By default ``10 * lr`` for
         posterior and noise, and ``layer_lr`` for the times of deterministic layers.
-    weight_decay : float, default 1e-4
-        Weight decay of the weights.
+    weight_decay : float, optional
+        Weight decay of the weights, by default that of the optimiser.
 
     Returns
     -------
@@ -60,11 +60,13 @@ def parameter_groups(
     >>> from dinozaur_no import BayesianDiffusionConv, DiffusionSpectralConv
     >>> from dinozaur_no import parameter_groups
     >>> model = FNO((8, 8), 1, 1, 16, conv_module=DiffusionSpectralConv)
-    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
+    >>> groups = parameter_groups(model, lr=1e-3)
+    >>> optimiser = torch.optim.AdamW(groups, weight_decay=1e-4)
     >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
     [(0.001, 0.0001), (0.001, 0.0)]
     >>> model = FNO((8, 8), 1, 1, 16, conv_module=BayesianDiffusionConv)
-    >>> optimiser = torch.optim.AdamW(parameter_groups(model, lr=1e-3))
+    >>> groups = parameter_groups(model, lr=1e-3)
+    >>> optimiser = torch.optim.AdamW(groups, weight_decay=1e-4)
     >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
     [(0.001, 0.0001), (0.01, 0.0)]
     """
@@ -72,7 +74,7 @@ def parameter_groups(
     layer_rate = rate if layer_lr is None else positive("layer_lr", layer_lr)
     special = 10 * rate if variational_lr is None else variational_lr
     special = positive("variational_lr", special)
-    if not 0 <= weight_decay < math.inf:
+    if weight_decay is not None and not 0 <= weight_decay < math.inf:
         raise ValueError(f"weight_decay (={weight_decay}) must be at least 0")
     variational: list[Tensor] = []
     times: list[Tensor] = []
@@ -99,11 +101,12 @@ def parameter_groups(
         )
     known = {id(p) for p in variational + times + of_layers}
     weights = [p for p in model.parameters() if id(p) not in known]
-    groups = [{"params": weights, "lr": rate, "weight_decay": weight_decay}]
+    groups: list[dict[str, Any]] = [{"params": weights, "lr": rate}]
     if of_layers:
-        groups.append(
-            {"params": of_layers, "lr": layer_rate, "weight_decay": weight_decay}
-        )
+        groups.append({"params": of_layers, "lr": layer_rate})
+    if weight_decay is not None:
+        for group in groups:
+            group["weight_decay"] = weight_decay
     if variational:
         groups.append({"params": variational, "lr": special, "weight_decay": 0.0})
     if times:

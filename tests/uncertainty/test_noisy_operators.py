@@ -296,7 +296,9 @@ def test_noise_that_is_not_fitted_yet_is_white():
     before = operator.noise_variance.item()
     operator.loss(operator(x), y, num_data=30).backward()
     assert operator.noise_variance.item() != before
-    assert operator.eval().predict(x[:2], n_samples=3).noise is None
+    with pytest.warns(UserWarning, match="CorrelatedNoise is not fitted") as caught:
+        assert operator.eval().predict(x[:2], n_samples=3).noise is None
+    assert caught[0].filename == __file__  # the line of the user
 
 
 def test_points_have_positions():

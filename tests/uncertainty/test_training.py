@@ -292,6 +292,8 @@ def test_parameter_groups_of_a_deterministic_model():
     expected = [layer.raw_time for layer in model.fno_blocks.convs]
     assert list(map(id, times["params"])) == list(map(id, expected))
     assert parameter_groups(model, variational_lr=0.5)[1]["lr"] == 0.5
+    optimiser = torch.optim.AdamW(parameter_groups(model, lr=0.1), weight_decay=0.2)
+    assert [g["weight_decay"] for g in optimiser.param_groups] == [0.2, 0.0]
     # Nothing but weight decay moves: only the times stay.
     optimiser = torch.optim.AdamW(parameter_groups(model, lr=0.1, weight_decay=0.5))
     for parameter in model.parameters():
