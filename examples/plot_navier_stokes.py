@@ -13,6 +13,7 @@ displacements move the flow.
 # Imports
 # -------
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import torch
 from neuralop import LpLoss

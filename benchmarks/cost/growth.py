@@ -101,7 +101,6 @@ STUDY = Study(
         "slope": "Slope of time",
         "slope_saved": "Slope of saved memory",
     },
-    on_request=("kernels", "dimensions"),
     case_of=lambda row: row["over"],
     draw=plot_growth,
 )
