@@ -26,7 +26,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# Arrays are made with functions of numpy instead of operators: torch.compile does not
+# understand operators on arrays while a default device is set.
 Array = np.ndarray[Any, Any]
+#: The arguments of an `AxisBasis`, which a compiler can take as constants.
+AxisKey = tuple[int, int, float]
 
 
 class AxisMap(Protocol):
@@ -67,6 +71,11 @@ class AxisBasis:
         return self.cosines + self.sines
 
     @property
+    def key(self) -> AxisKey:
+        """The arguments of this basis."""
+        return self.cosines, self.sines, self.extent
+
+    @property
     def at_nyquist(self) -> bool:
         """Whether the last cosine has no sine."""
         return self.sines < self.cosines - 1
@@ -74,15 +83,27 @@ class AxisBasis:
     def frequencies(self) -> Array:
         """Angular frequency of each basis function."""
         k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
-        return k * (2 * math.pi / self.extent)
+        frequencies: Array = np.multiply(k, 2 * math.pi / self.extent)
+        return frequencies
 
     def values(self, n: int) -> Array:
         """Basis functions on n grid points, (n, size)."""
-        i = np.arange(n)[:, None]
+        k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
         # Reducing the argument modulo the period keeps full accuracy at any frequency.
-        cos = np.arange(self.cosines) * i % n * (2 * math.pi / n)
-        sin = np.arange(1, self.sines + 1) * i % n * (2 * math.pi / n)
+        turns = np.remainder(np.multiply(k, np.arange(n)[:, None]), n)
+        angles = np.multiply(turns, 2 * math.pi / n)
+        cos, sin = angles[:, : self.cosines], angles[:, self.cosines :]
         return np.concatenate([np.cos(cos), np.sin(sin)], axis=1)
+
+    def analysis(self, n: int) -> Array:
+        """Coefficients from values on n grid points, (size, n)."""
+        table: Array = np.multiply(self.values(n), self.weights(n)).T
+        return table
+
+    def interpolation(self, m: int, n: int) -> Array:
+        """Values on n grid points from those on m, (n, m)."""
+        table: Array = np.matmul(self.values(n), self.analysis(m))
+        return table
 
     def weights(self, n: int) -> Array:
         """Factors that turn sums against the basis functions into coefficients."""
@@ -112,11 +133,15 @@ class AxisBasis:
 
         Those of functions without a partner do not matter.
         """
-        return np.concatenate([np.ones(self.cosines), -np.ones(self.sines)])
+        return np.concatenate([np.ones(self.cosines), np.full(self.sines, -1.0)])
+
+    def rates(self) -> Array:
+        """Factors of the derivative, which also exchanges partners."""
+        return np.multiply(self.frequencies(), self.partner_signs())
 
     def slopes(self, n: int) -> Array:
         """Slopes of the basis functions on n grid points, (n, size)."""
-        scaled = self.values(n) * (self.frequencies() * self.partner_signs())
+        scaled = np.multiply(self.values(n), self.rates())
         cosines = scaled[:, self.cosines :]
         sines = scaled[:, 1 : self.sines + 1]
         none = np.zeros((n, 1))
@@ -124,6 +149,15 @@ class AxisBasis:
         if self.at_nyquist:
             parts.insert(2, none)
         return np.concatenate(parts, axis=1)
+
+
+def eigenvalues_of(axes: Sequence[AxisKey]) -> Array:
+    """Return the eigenvalues of the negative Laplacian, shaped like the modes."""
+    total = np.zeros(())
+    for axis in axes:
+        own = np.square(AxisBasis(*axis).frequencies())
+        total = np.add(total[..., None], own)
+    return total
 
 
 @dataclass

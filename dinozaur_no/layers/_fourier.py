@@ -27,6 +27,7 @@ from ._axis import (
     FourierSynthesis,
     Synthesis,
     apply_maps,
+    eigenvalues_of,
 )
 from ._mixing import ShellPlan, Shells
 
@@ -128,18 +129,16 @@ class RealBasis:
         #: Angular frequencies of each axis, and signs of its derivative.
         self.frequencies = [self._tensor(axis.frequencies()) for axis in self.axes]
         self.signs = [self._tensor(axis.partner_signs()) for axis in self.axes]
-        eigenvalues = np.zeros(())
-        for axis in self.axes:
-            eigenvalues = eigenvalues[..., None] + axis.frequencies() ** 2
+        keys = tuple(axis.key for axis in self.axes)
         #: Eigenvalues of the negative Laplacian, shaped like ``modes``.
-        self.eigenvalues = self._tensor(eigenvalues)
+        self.eigenvalues = self._tensor(eigenvalues_of(keys))
         #: Coefficients of the field that is 1 everywhere.
-        self.constant = self._tensor(_one_hot(self.modes))
+        self.constant = torch.zeros(self.modes, dtype=dtype, device=device)
+        self.constant[(0,) * len(self.modes)] = 1.0
         if feature_grid is not None:
             self.features = self._features(feature_grid)
         if plan is not None:
-            numbers = plan.number(eigenvalues, extent)
-            self.shells = Shells.of(numbers, plan.n_shells, device)
+            self.shells = plan.sort(keys, extent, device)
 
     def analyse(self, x: Tensor) -> Tensor:
         """Field (..., *n_in) to its coefficients (..., *modes)."""
@@ -209,10 +208,9 @@ class RealBasis:
         return axis.size <= _DENSE_MODES
 
     def _analyses(self, axis: AxisBasis, n: int) -> AxisMap:
-        weights = axis.weights(n)
         if self._use_dense(axis):
-            return Dense(self._tensor((axis.values(n) * weights).T))
-        return FourierAnalysis(axis, self._tensor(weights))
+            return Dense(self._tensor(axis.analysis(n)))
+        return FourierAnalysis(axis, self._tensor(axis.weights(n)))
 
     def _synthesises(self, axis: AxisBasis, n: int) -> Synthesis:
         if self._use_dense(axis):
@@ -222,13 +220,11 @@ class RealBasis:
     def _slopes(self, axis: AxisBasis, n: int) -> Synthesis:
         if self._use_dense(axis):
             return Dense(self._tensor(axis.slopes(n)))
-        factors = self._tensor(axis.frequencies() * axis.partner_signs())
-        return FourierSlopes(FourierSynthesis(axis, n), factors)
+        return FourierSlopes(FourierSynthesis(axis, n), self._tensor(axis.rates()))
 
     def _interpolation(self, axis: AxisBasis, m: int, n: int) -> AxisMap:
         if self._use_dense(axis):
-            table = axis.values(n) @ (axis.values(m) * axis.weights(m)).T
-            return Dense(self._tensor(table))
+            return Dense(self._tensor(axis.interpolation(m, n)))
         return Chain(self._analyses(axis, m), self._synthesises(axis, n))
 
     def _tensor(self, array: Array) -> Tensor:
@@ -305,9 +301,3 @@ class BasisCache:
             field = x.to(torch.promote_types(x.dtype, torch.float32))
             basis = self.get(n_in, n_in, n_out, [1.0] * len(n_in), like=field)
             return basis.synthesise(basis.analyse(field)).to(x.dtype)
-
-
-def _one_hot(shape: Sequence[int]) -> Array:
-    array = np.zeros(shape)
-    array[(0,) * len(shape)] = 1.0
-    return array

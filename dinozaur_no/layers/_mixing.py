@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._axis import Array
+from ._axis import Array, AxisKey, eigenvalues_of
 
 # Edges that rounding must not move: frequencies are square roots of sums of squares.
 _ROUNDING = 1e-9
@@ -40,11 +40,36 @@ class ShellPlan:
         top = max(2 * math.pi * (m // 2) / L for m, L in zip(self.n_modes, extent))
         return top / self.n_shells
 
-    def number(self, eigenvalues: Array, extent: Sequence[float]) -> Array:
-        """Return the shell of each mode, given eigenvalues of the Laplacian."""
-        place = np.sqrt(eigenvalues) / (self.width(extent) or 1.0)
-        shells = np.floor(place + _ROUNDING).astype(np.int64)
-        return np.minimum(shells, self.n_shells - 1)
+    def sort(
+        self, axes: tuple[AxisKey, ...], extent: Sequence[float], device: torch.device
+    ) -> Shells:
+        """Sort the modes of a basis by their shells."""
+        width = self.width(extent) or 1.0
+        order = np.argsort(_numbers(axes, self.n_shells, width), kind="stable")
+        back = np.argsort(order, kind="stable")
+        return Shells(
+            torch.as_tensor(order, device=device),
+            torch.as_tensor(back, device=device),
+            _sizes(axes, self.n_shells, width),
+        )
+
+
+def _numbers(axes: tuple[AxisKey, ...], n_shells: int, width: float) -> Array:
+    """Return the shell of each mode."""
+    place = np.divide(np.sqrt(eigenvalues_of(axes)).ravel(), width)
+    shells = np.floor(np.add(place, _ROUNDING)).astype(np.int64)
+    return np.minimum(shells, n_shells - 1)
+
+
+def _sizes(axes: tuple[AxisKey, ...], n_shells: int, width: float) -> tuple[int, ...]:
+    """Return the number of modes in each shell."""
+    counts = np.bincount(_numbers(axes, n_shells, width), minlength=n_shells)
+    return tuple(counts.tolist())
+
+
+# Sizes of tensors follow from these numbers, so a compiler has to know them. This is
+# torch.compiler.assume_constant_result, which imports the whole compiler.
+_sizes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -54,18 +79,6 @@ class Shells:
     order: Tensor  # numbers of the modes, shell after shell
     back: Tensor  # where each mode stands in this order
     sizes: tuple[int, ...]  # modes in each shell
-
-    @classmethod
-    def of(cls, numbers: Array, n_shells: int, device: torch.device) -> Shells:
-        """Sort modes by the numbers of their shells."""
-        order = np.argsort(numbers.ravel(), kind="stable")
-        counts = np.bincount(numbers.ravel(), minlength=n_shells)
-        back = np.argsort(order, kind="stable")
-        return cls(
-            torch.as_tensor(order, device=device),
-            torch.as_tensor(back, device=device),
-            tuple(counts.tolist()),
-        )
 
     def mix(self, weight: Tensor, x: Tensor) -> Tensor:
         """Multiply the channels of x, (b, c, *modes), by matrices (shells, o, c)."""

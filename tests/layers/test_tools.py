@@ -58,7 +58,7 @@ def dynamo():
 
 def test_compile(dynamo):
     """The default compiler, down to machine code; with everything a layer can do."""
-    layer = TRANSPORT(2, 3, (4, 4), kernels=2)
+    layer = TRANSPORT(2, 3, (4, 4), kernels=2, shells=2)
     x = smooth(2, 2, (8, 7))
     same(results(layer, x, dynamo(layer, fullgraph=True)), results(layer, x))
 
@@ -69,6 +69,7 @@ def test_compile(dynamo):
         (DiffusionSpectralConv, torch.float64),
         (PLAIN, torch.float32),
         (TRANSPORT, torch.float32),
+        (SHELLS, torch.float32),
     ],
 )
 def test_captured_graph(conv, dtype, dynamo):
@@ -79,6 +80,15 @@ def test_captured_graph(conv, dtype, dynamo):
     for n in (9, 20):
         x = smooth(2, 2, (n,)).to(dtype)
         same(results(layer, x, compiled), results(layer, x), tolerance)
+
+
+@OURS
+def test_captured_graph_with_a_default_device(conv, dynamo):
+    layer = conv(2, 3, (4,))
+    x = smooth(2, 2, (9,))
+    with torch.device("cpu"):
+        compiled = dynamo(layer, fullgraph=True, backend="aot_eager")
+        same(results(layer, x, compiled), results(layer, x))
 
 
 def test_compiled_layer_follows_its_parameters_and_modes(dynamo):
