@@ -1,7 +1,7 @@
 """Time and memory of one layer and of whole models, against upstream's.
 
-Sizes are those of the paper's benchmarks and of small ones. Candidates are timed in turn in one process;
-ratios are to upstream's dense layer.
+Sizes are those of the paper's benchmarks and of small ones. Candidates are timed in
+turn in one process; ratios are to upstream's dense layer.
 """
 
 from collections.abc import Callable, Mapping

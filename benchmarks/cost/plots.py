@@ -54,17 +54,20 @@ def plot_bars(path: Path, rows: Sequence[Row], step: str) -> None:
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for i, layer in enumerate(layers):
             own = [r for r in rows if r["layer"] == layer]
-            values = [float(r[column]) for r in own]
+            values = np.array([float(r[column]) for r in own])
             at = np.array([cases.index(r["case"]) for r in own], float)
             at += (i - (len(layers) - 1) / 2) * width
             name, colour = LAYERS[layer]
-            bars = ax.bar(at, values, 0.92 * width, color=colour, label=name)
-            if layer == "dinozaur":
-                labels = ax.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
-                for text in labels:  # readable before a taller neighbour
-                    text.set_bbox({"color": "white", "alpha": 0.85, "pad": 0.6})
-                    text.set_zorder(3)
-        ax.axhline(1, color="#555555", linewidth=0.8, linestyle=":")
+            # From 1 upwards where it is worse, downwards where it is better.
+            ax.bar(at, values - 1, 0.92 * width, bottom=1, color=colour, label=name)
+            for x, value in zip(at, values, strict=True) if layer == "dinozaur" else ():
+                text = ax.annotate(f"{value:.2f}", (x, value), ha="center", fontsize=8)
+                # Readable before a neighbour.
+                text.set_bbox({"color": "white", "alpha": 0.85, "pad": 0.6})
+                text.set(verticalalignment="bottom" if value > 1 else "top", zorder=3)
+        ax.axhline(1, color="#555555", linewidth=0.8)
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
         ax.set_xticks(range(len(cases)), [c.replace("_", "\n") for c in cases])
         ax.set_title(f"{title} (upstream dense = 1)", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)

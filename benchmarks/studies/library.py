@@ -193,5 +193,6 @@ def note(rows: list[dict[str, str]]) -> str:
     return (
         "{train} training and {test} test samples of neuraloperator ({licence}), "
         "{epochs} epochs, batch {batch}, width {width}, {modes} modes, mean ± standard "
-        f"deviation of {seeds} seeds. A complex parameter counts as two, as upstream counts. "
+        f"deviation of {seeds} seeds. A complex parameter counts as two, as upstream "
+        "counts. "
     ).format(**rows[0]) + environment.caption(rows[0])
