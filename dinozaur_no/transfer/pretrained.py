@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
-import pickle
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from neuralop.models.base_model import BaseModel
 from torch import Tensor, nn
 
@@ -22,8 +19,9 @@ from ..layers.conditional import Conditioned
 from ..layers.diffusion import DiffusionSpectralConv
 from ..uncertainty import CorrelatedNoise, Deterministic, VariationalOperator
 from ._json import decoded, decoded_model, encoded, encoded_model
+from ._tensors import bytes_of, tensors_of
 
-_CONFIG, _FORMAT = "config.json", 1
+_CONFIG, _FORMAT = "config.json", 2
 #: Modules around a model, and the arguments that are attributes of theirs.
 _WRAPPERS: Mapping[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "Conditioned": (Conditioned, ()),
@@ -91,14 +89,12 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
     }
     state = model.state_dict()
     tensors = {name: v for name, v in state.items() if isinstance(v, Tensor)}
-    stream = io.BytesIO()
-    torch.save(tensors, stream)
-    weights = stream.getvalue()
+    weights = bytes_of(tensors)
     config["weights"] = _name_of(weights)
     text = json.dumps(config, indent=1, allow_nan=False).encode()
     write_atomically(folder / config["weights"], lambda file: file.write(weights))
     write_atomically(folder / _CONFIG, lambda file: file.write(text))
-    for old in folder.glob("weights-*.pt"):
+    for old in folder.glob("weights-*.safetensors"):
         if old.name != config["weights"]:
             old.unlink(missing_ok=True)
     return folder
@@ -110,17 +106,15 @@ def load_pretrained(
     """Build a model that `save_pretrained` saved, with its weights.
 
     No code of the folder is run: classes are looked up by their names among those of
-    this package and those that neuraloperator has registered, and weights are read by
-    ``torch.load(weights_only=True)``. Graph layers are neuraloperator's;
-    `accelerate_gno` makes them fast again.
+    this package and those that neuraloperator has registered, and weights are plain
+    numbers. Graph layers are neuraloperator's; `accelerate_gno` makes them fast again.
 
     Parameters
     ----------
     folder : path
         The folder.
-    map_location : optional
-        Device of the model, as for ``torch.load``; by default the one it was saved
-        from.
+    map_location : torch.device or str, optional
+        Device of the model, by default the CPU.
 
     Returns
     -------
@@ -205,7 +199,8 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _read_weights(folder: Path, name: Any, map_location: Any) -> dict[str, Tensor]:
     # A name from a file must not lead out of the folder.
-    if not (isinstance(name, str) and re.fullmatch(r"weights-[0-9a-f]{16}\.pt", name)):
+    pattern = r"weights-[0-9a-f]{16}\.safetensors"
+    if not (isinstance(name, str) and re.fullmatch(pattern, name)):
         raise ValueError(
             f"{folder / _CONFIG} names weights (={name!r}) that save_pretrained does "
             "not write; save the model again"
@@ -217,20 +212,12 @@ def _read_weights(folder: Path, name: Any, map_location: Any) -> dict[str, Tenso
     try:
         if _name_of(content) != name:
             raise ValueError("its content is not what was saved")
-        # Safe since torch 2.6, the oldest version that this package accepts.
-        found = torch.load(
-            io.BytesIO(content), map_location=map_location, weights_only=True
-        )
-        if not isinstance(found, dict) or not all(
-            isinstance(v, Tensor) for v in found.values()
-        ):
-            raise ValueError("it holds something else than named tensors")
-    except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        return tensors_of(content, map_location)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); copy the folder again"
         ) from error
-    return found
 
 
 def _name_of(weights: bytes) -> str:
-    return f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.pt"
+    return f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.safetensors"

@@ -31,6 +31,7 @@ from dinozaur_no import (
     load_pretrained,
     save_pretrained,
 )
+from dinozaur_no.transfer._tensors import bytes_of, tensors_of
 
 CONFIGURED = DiffusionSpectralConv.configure(
     kernels=2, drift=True, extent=(2.0, 1.0), time_init=(1e-3, 1e-2)
@@ -214,8 +215,8 @@ def test_an_interrupted_save_leaves_the_model_before(tmp_path, monkeypatch):
 
 def test_the_folder_holds_no_code(tmp_path):
     save_pretrained(VariationalOperator(bayesian()), tmp_path)
-    weights, config = sorted(tmp_path.iterdir(), key=lambda path: path.suffix)[::-1]
-    state = torch.load(weights, weights_only=True)
+    config, weights = sorted(tmp_path.iterdir())
+    state = tensors_of(weights.read_bytes())
     assert all(isinstance(value, torch.Tensor) for value in state.values())
     assert json.loads(config.read_text())["model"]["class"] == "BayesianDINOZAUR"
 
@@ -227,11 +228,29 @@ class Trap:
         return pytest.fail, ("code of the folder was run",)
 
 
-@pytest.mark.parametrize("content", [{"a": Trap()}, {"a": 1}, [torch.ones(1)]])
+def with_header(header, data=b""):
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+STRANGE = {
+    "pickle": lambda: pickle.dumps({"a": Trap()}),
+    "nothing": lambda: b"",
+    "list": lambda: with_header([1]),
+    "too short": lambda: with_header({"a": ENTRY}, b"123"),
+    "before": lambda: with_header({"a": ENTRY | {"data_offsets": [-4, 0]}}, b"1234"),
+    "dtype": lambda: with_header({"a": ENTRY | {"dtype": "os"}}, b"1234"),
+    "shape": lambda: with_header({"a": ENTRY | {"shape": [-1, -1]}}, b"1234"),
+    "entry": lambda: with_header({"a": 1}),
+}
+
+
+@pytest.mark.parametrize("content", STRANGE.values(), ids=STRANGE)
 def test_nothing_but_tensors_is_read_from_weights(content, tmp_path):
     save_pretrained(DINOZAUR(*SMALL), tmp_path)
-    (path,) = tmp_path.glob("weights-*.pt")
-    torch.save(content, path)
+    (path,) = tmp_path.glob("weights-*.safetensors")
+    path.write_bytes(content())
     from dinozaur_no.transfer.pretrained import _name_of
 
     changed = tmp_path / _name_of(path.read_bytes())
@@ -241,6 +260,25 @@ def test_nothing_but_tensors_is_read_from_weights(content, tmp_path):
         load_pretrained(tmp_path)
     with pytest.raises(pytest.fail.Exception):
         pickle.loads(pickle.dumps(Trap()))  # the trap would have worked
+
+
+DTYPES = [torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.int64]
+
+
+def test_the_package_safetensors_reads_the_weights():
+    safetensors = pytest.importorskip("safetensors.torch")
+    tensors = {str(d): (torch.arange(6) - 2.5).to(d).view(2, 3) for d in DTYPES}
+    tensors |= {"bool": torch.tensor([True, False]), "empty": torch.ones(0, 2)}
+    tensors |= {"number": torch.tensor(3.0), "turned": torch.arange(6).view(2, 3).T}
+    tensors["conjugate"] = torch.complex(torch.ones(2), torch.ones(2)).conj()
+    content = bytes_of(tensors)
+    for found in (tensors_of(content), safetensors.load(content)):
+        assert found.keys() == tensors.keys()
+        for name, value in tensors.items():
+            assert found[name].dtype == value.dtype
+            assert torch.equal(found[name], value)
+    with pytest.raises(TypeError, match=r"a has the dtype torch\.uint16"):
+        bytes_of({"a": torch.ones(1, dtype=torch.uint16)})
 
 
 def edit(folder, **changes):
@@ -256,8 +294,11 @@ def edit(folder, **changes):
 
 
 CHANGES = {
-    "format": ({"format": 7}, "not of format 1"),
-    "outside": ({"weights": "../weights-0000000000000000.pt"}, "does not write"),
+    "format": ({"format": 7}, "not of format 2"),
+    "outside": (
+        {"weights": "../weights-0000000000000000.safetensors"},
+        "does not write",
+    ),
     "model": ({"model__class": "os.system"}, "unknown model .='os.system'"),
     "layer": (
         {"model__arguments__conv_module": {"layer": "exec", "options": {}}},
@@ -293,7 +334,7 @@ def test_missing_and_damaged_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json does not exist; save_p"):
         load_pretrained(tmp_path)
     save_pretrained(DINOZAUR(*SMALL), tmp_path)
-    (weights,) = tmp_path.glob("weights-*.pt")
+    (weights,) = tmp_path.glob("weights-*.safetensors")
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=rf"{weights.name} is damaged"):
@@ -301,7 +342,7 @@ def test_missing_and_damaged_files_are_named(tmp_path):
     weights.unlink()
     with pytest.raises(FileNotFoundError, match="copy the whole folder"):
         load_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"format": 1}')
+    (tmp_path / "config.json").write_text('{"format": 2}')
     with pytest.raises(ValueError, match=r"config\.json has no layers, model"):
         load_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
