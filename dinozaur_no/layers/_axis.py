@@ -29,8 +29,6 @@ from torch import Tensor
 # Arrays are made with functions of numpy instead of operators: torch.compile does not
 # understand operators on arrays while a default device is set.
 Array = np.ndarray[Any, Any]
-#: The arguments of an `AxisBasis`, which a compiler can take as constants.
-AxisKey = tuple[int, int, float]
 
 
 class AxisMap(Protocol):
@@ -71,26 +69,22 @@ class AxisBasis:
         return self.cosines + self.sines
 
     @property
-    def key(self) -> AxisKey:
-        """The arguments of this basis."""
-        return self.cosines, self.sines, self.extent
-
-    @property
     def at_nyquist(self) -> bool:
         """Whether the last cosine has no sine."""
         return self.sines < self.cosines - 1
 
+    def numbers(self) -> Array:
+        """Periods of each basis function in the box."""
+        return np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
+
     def frequencies(self) -> Array:
         """Angular frequency of each basis function."""
-        k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
-        frequencies: Array = np.multiply(k, 2 * math.pi / self.extent)
-        return frequencies
+        return np.multiply(self.numbers(), 2 * math.pi / self.extent)
 
     def values(self, n: int) -> Array:
         """Basis functions on n grid points, (n, size)."""
-        k = np.concatenate([np.arange(self.cosines), np.arange(1, self.sines + 1)])
         # Reducing the argument modulo the period keeps full accuracy at any frequency.
-        turns = np.remainder(np.multiply(k, np.arange(n)[:, None]), n)
+        turns = np.remainder(np.multiply(self.numbers(), np.arange(n)[:, None]), n)
         angles = np.multiply(turns, 2 * math.pi / n)
         cos, sin = angles[:, : self.cosines], angles[:, self.cosines :]
         return np.concatenate([np.cos(cos), np.sin(sin)], axis=1)
@@ -151,12 +145,11 @@ class AxisBasis:
         return np.concatenate(parts, axis=1)
 
 
-def eigenvalues_of(axes: Sequence[AxisKey]) -> Array:
+def eigenvalues_of(axes: Sequence[AxisBasis]) -> Array:
     """Return the eigenvalues of the negative Laplacian, shaped like the modes."""
     total = np.zeros(())
     for axis in axes:
-        own = np.square(AxisBasis(*axis).frequencies())
-        total = np.add(total[..., None], own)
+        total = np.add(total[..., None], np.square(axis.frequencies()))
     return total
 
 

@@ -129,16 +129,15 @@ class RealBasis:
         #: Angular frequencies of each axis, and signs of its derivative.
         self.frequencies = [self._tensor(axis.frequencies()) for axis in self.axes]
         self.signs = [self._tensor(axis.partner_signs()) for axis in self.axes]
-        keys = tuple(axis.key for axis in self.axes)
         #: Eigenvalues of the negative Laplacian, shaped like ``modes``.
-        self.eigenvalues = self._tensor(eigenvalues_of(keys))
+        self.eigenvalues = self._tensor(eigenvalues_of(self.axes))
         #: Coefficients of the field that is 1 everywhere.
         self.constant = torch.zeros(self.modes, dtype=dtype, device=device)
         self.constant[(0,) * len(self.modes)] = 1.0
         if feature_grid is not None:
             self.features = self._features(feature_grid)
         if plan is not None:
-            self.shells = plan.sort(keys, extent, device)
+            self.shells = plan.sort(self.axes, device)
 
     def analyse(self, x: Tensor) -> Tensor:
         """Field (..., *n_in) to its coefficients (..., *modes)."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._axis import Array, AxisKey, eigenvalues_of
+from ._axis import Array, AxisBasis, eigenvalues_of
 
 # Edges that rounding must not move: frequencies are square roots of sums of squares.
 _ROUNDING = 1e-9
@@ -40,31 +40,31 @@ class ShellPlan:
         top = max(2 * math.pi * (m // 2) / L for m, L in zip(self.n_modes, extent))
         return top / self.n_shells
 
-    def sort(
-        self, axes: tuple[AxisKey, ...], extent: Sequence[float], device: torch.device
-    ) -> Shells:
+    def sort(self, axes: Sequence[AxisBasis], device: torch.device) -> Shells:
         """Sort the modes of a basis by their shells."""
-        width = self.width(extent) or 1.0
-        order = np.argsort(_numbers(axes, self.n_shells, width), kind="stable")
+        order = np.argsort(self.numbers(axes), kind="stable")
         back = np.argsort(order, kind="stable")
+        keys = tuple((axis.cosines, axis.sines, axis.extent) for axis in axes)
         return Shells(
             torch.as_tensor(order, device=device),
             torch.as_tensor(back, device=device),
-            _sizes(axes, self.n_shells, width),
+            _sizes(self.n_shells, self.n_modes, keys),
         )
 
+    def numbers(self, axes: Sequence[AxisBasis]) -> Array:
+        """Return the shell of each mode."""
+        width = self.width([axis.extent for axis in axes]) or 1.0
+        place = np.divide(np.sqrt(eigenvalues_of(axes)).ravel(), width)
+        shells = np.floor(np.add(place, _ROUNDING)).astype(np.int64)
+        return np.minimum(shells, self.n_shells - 1)
 
-def _numbers(axes: tuple[AxisKey, ...], n_shells: int, width: float) -> Array:
-    """Return the shell of each mode."""
-    place = np.divide(np.sqrt(eigenvalues_of(axes)).ravel(), width)
-    shells = np.floor(np.add(place, _ROUNDING)).astype(np.int64)
-    return np.minimum(shells, n_shells - 1)
 
-
-def _sizes(axes: tuple[AxisKey, ...], n_shells: int, width: float) -> tuple[int, ...]:
-    """Return the number of modes in each shell."""
-    counts = np.bincount(_numbers(axes, n_shells, width), minlength=n_shells)
-    return tuple(counts.tolist())
+def _sizes(
+    n_shells: int, n_modes: tuple[int, ...], axes: tuple[tuple[int, int, float], ...]
+) -> tuple[int, ...]:
+    """Return the number of modes in each shell, from arguments of plan and axes."""
+    numbers = ShellPlan(n_shells, n_modes).numbers([AxisBasis(*own) for own in axes])
+    return tuple(np.bincount(numbers, minlength=n_shells).tolist())
 
 
 # Sizes of tensors follow from these numbers, so a compiler has to know them. This is
