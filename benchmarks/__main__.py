@@ -29,7 +29,6 @@ GROUPS = {
         "library": ("studies.library", "neuraloperator's own Darcy data and recipe"),
         "rollouts": ("studies.rollouts", "APEBench's equations, 100 steps of time"),
         "transfer": ("studies.transfer", "weights carried over, from 2-D to 3-D"),
-        "ablation": ("studies.ablation", "other widths, depths and modes"),
     },
     "Cost": {"cost": ("cost.command", "time and memory of layers and models")},
 }

@@ -19,19 +19,14 @@ def reset_peak(device: torch.device) -> None:
             _CLEAR.write_text("5")
 
 
-def held_megabytes(device: torch.device) -> float:
-    """Return the memory held now, as :func:`peak_megabytes` counts it, or 0."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device) / 1e6
-    return _status("VmRSS:") or 0.0
-
-
 def peak_megabytes(device: torch.device) -> float:
     """Return the peak in 10^6 bytes, of the GPU or of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
-    if peak := _status("VmHWM:"):
-        return peak
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
     if sys.platform == "win32":
         return float("nan")
     import resource
@@ -39,15 +34,6 @@ def peak_megabytes(device: torch.device) -> float:
     # macOS counts in bytes, others in units of 1024 bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
-
-
-def _status(key: str) -> float | None:
-    """Read a size that Linux reports of this process."""
-    if _STATUS.exists():
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(key):
-                return int(line.split()[1]) * 1024 / 1e6
-    return None
 
 
 def megabytes_kept_for_backward(

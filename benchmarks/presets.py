@@ -33,8 +33,6 @@ class Preset:
     epochs: int = 150
     bayesian_epochs: int = 200
     warm_epochs: int = 0  # first epochs of a Bayesian model, without posterior scale
-    # Factor of the learning rate after these; the posterior's is ten times as high.
-    warm_rate: float = 1 / 3
     batch: int = 16  # of all processes together
     # Learning rates: of all models instead of the paper's, of some instead of `rate`.
     rate: float | None = None
@@ -50,7 +48,6 @@ class Preset:
     # Longest initial displacement as a share of the box, instead of the layer's own.
     displacement: float = 0.0
     feature_grid: Literal["modes", "output"] = "modes"  # of DINOZAUR's layers
-    layer_rate: float = 1.0  # `layer_lr` of parameter_groups over the rate
     # Weights of pointwise layers: those of torch and neuraloperator, or `balance` of
     # benchmarks.models.
     initialisation: Literal["torch", "balanced"] = "torch"
@@ -221,18 +218,15 @@ SMOKE: Changes = {
 TUNABLE: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "learning-rate": ("rate", float),
     "schedule": ("schedule", str),
-    "initialisation": ("initialisation", str),
     "batch": ("batch", int),
     "width": ("width", int),
     "layers": ("layers", int),
     "warm-epochs": ("warm_epochs", int),
     "kl-weight": ("kl_weight", lambda text: text if text == "paper" else float(text)),
-    "stretch": ("stretch", float),
     "kernels": ("kernels", str),
     "shells": ("shells", int),
     "displacement": ("displacement", float),
     "feature-grid": ("feature_grid", str),
-    "layer-rate": ("layer_rate", float),
 }
 
 

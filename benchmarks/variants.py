@@ -1,37 +1,10 @@
-"""Variants of the preset ``small``: other lengths, data, initial weights, sizes."""
+"""Variants of the preset ``small``: other lengths, data and learning rates."""
 
 from collections.abc import Mapping
 from typing import Any
 
 #: Fields of a preset, by data set.
 Changes = Mapping[str, Mapping[str, Any]]
-
-#: Settings that the ablation varies one at a time, and their values.
-ABLATION = {"width": (8, 16, 32), "depth": (1, 2, 4, 6), "modes": (4, 8, 12, 16)}
-
-# With 1e-2 the loss of GINO g rose.
-_TORCH_INIT = {"initialisation": "torch", "rates": {"gino_g": 3e-3, "tgino_g": 3e-3}}
-#: Small enough for many runs.
-_ABLATION_BASE = {
-    "n_train": 128,
-    "data": {"size": 241, "stride": 8},
-    "padded": (34, 34),
-    "width": 16,
-    "epochs": 30,
-}
-
-
-def _varied(axis: str, value: int) -> dict[str, Any]:
-    """Return the ablation's preset with one value of one setting."""
-    change = {"width": value, "depth": value, "modes": (value, value)}[axis]
-    return {**_ABLATION_BASE, ("layers" if axis == "depth" else axis): change}
-
-
-_VARIED = {
-    f"{axis}-{value}": {"darcy": _varied(axis, value)}
-    for axis, values in ABLATION.items()
-    for value in values
-}
 
 #: Short enough for many kinds of kernels with several seeds.
 _SHORT: Changes = {
@@ -44,11 +17,6 @@ _SHORT: Changes = {
     "navier_stokes": {"epochs": 12, "rate": 1e-2},
     "car": {"epochs": 4},
     "ahmed": {"epochs": 4},
-}
-#: The learning rate that a script for FNO may have.
-_USUAL_RATE = {
-    name: {**_SHORT[name], "rate": 3e-3, "rates": {}}
-    for name in ("darcy", "navier_stokes")
 }
 #: The paper's numbers of samples and epochs on fewer points; on Navier-Stokes half.
 _LONG: Changes = {
@@ -100,7 +68,7 @@ _THREE_CARS = {
     "evaluate_every": 20,
     "public": True,
 }
-#: Changes to ``small``: other initial weights, other lengths, the ablation.
+#: Changes to ``small``.
 VARIANTS: Mapping[str, Changes] = {
     "tuned": {name: {"tuned": True} for name in _SHORT},
     "long": _LONG,
@@ -109,12 +77,4 @@ VARIANTS: Mapping[str, Changes] = {
     "three-cars": {"car": _THREE_CARS},
     "short": _SHORT,
     "equal-cost": {n: {**own, "tuned": True} for n, own in _SHORT.items()},
-    "usual-rate": _USUAL_RATE,
-    "torch-init": {"car": _TORCH_INIT, "ahmed": _TORCH_INIT},
-    "equal-epochs": {
-        "car": {"bayesian_epochs": 12, "warm_epochs": 9, "warm_rate": 1.0}
-    },
-    "longer": {"car": {"epochs": 16}},
-    **_VARIED,
 }
-VARIED = list(_VARIED)

@@ -42,7 +42,7 @@ from .uncertainty import (
     warm_start,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DINOZAUR",

@@ -12,6 +12,7 @@ neuraloperator's `Trainer` trains it.
 # Imports
 # -------
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import torch

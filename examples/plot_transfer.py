@@ -14,7 +14,6 @@ samples and steps.
 # Imports
 # -------
 
-# sphinx_gallery_thumbnail_number = 2
 import tempfile
 
 import matplotlib.pyplot as plt

@@ -3,15 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks.cost import (
-    estimate,
-    gno,
-    growth,
-    layers,
-    sampling,
-    steps,
-    synthetic,
-)
+from benchmarks.cost import gno, growth, layers, sampling, steps
 from benchmarks.cost.measure import PRECISIONS
 from benchmarks.options import add_smoke, check_place, check_positive_options
 from benchmarks.training.devices import check_device
@@ -21,10 +13,8 @@ STUDIES = {
     "models": layers.MODEL_STUDY,
     "steps": steps.STUDY,
     "growth": growth.STUDY,
-    "estimate": estimate.STUDY,
     "gno": gno.STUDY,
     "sampling": sampling.STUDY,
-    "synthetic": synthetic.STUDY,
 }
 DEFAULT = ("layers", "models")
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.cost.candidates import layer_step, make_layer
+from benchmarks.cost.layers import layer_step, make_layer
 from benchmarks.cost.measure import Setup, interleaved
 from benchmarks.cost.plots import plot_growth
 from benchmarks.cost.study import Study

@@ -7,16 +7,19 @@ turn in one process; ratios are to upstream's dense layer.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
+from neuralop.layers.spectral_convolution import SpectralConv
+from neuralop.models import FNO
 from neuralop.utils import count_model_params
 from torch import Tensor, nn
 
-from benchmarks.cost.candidates import layer_step, make_layer, make_model
 from benchmarks.cost.measure import Setup, Step, interleaved, peak_of_step
 from benchmarks.cost.plots import plot_bars
 from benchmarks.cost.study import Study
 from benchmarks.memory import megabytes_kept_for_backward
+from dinozaur_no import DiffusionSpectralConv, recompute_blocks
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,67 @@ COLUMNS = {
 }
 
 
+class PointwiseConv(nn.Module):
+    """A 1x1 convolution, the least cost of any layer that mixes channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix the channels of a field."""
+        y: Tensor = self.conv(x.flatten(2))
+        return y.view(x.shape)
+
+
+#: Class and options of each convolution.
+CONVOLUTIONS: Mapping[str, tuple[Callable[..., nn.Module], Mapping[str, Any]]] = {
+    "dense": (SpectralConv, {}),
+    "tucker_0.4": (SpectralConv, {"factorization": "Tucker", "rank": 0.4}),
+    "separable": (SpectralConv, {"separable": True}),
+    "dinozaur_plain": (DiffusionSpectralConv, {"gradient_features": False}),
+    "dinozaur": (DiffusionSpectralConv, {}),
+    "transport": (DiffusionSpectralConv, {"kernels": 4, "drift": True}),
+    "shells": (DiffusionSpectralConv, {"kernels": 4, "drift": True, "shells": 8}),
+    "transport_plain": (
+        DiffusionSpectralConv,
+        {"kernels": 4, "drift": True, "gradient_features": False},
+    ),
+}
+
+
+def make_layer(name: str, channels: int, modes: tuple[int, ...]) -> nn.Module:
+    """Return one layer that keeps the number of channels."""
+    if name == "1x1":
+        return PointwiseConv(channels)
+    build, options = CONVOLUTIONS[name]
+    if "factorization" in options:
+        options = {**options, "implementation": "factorized"}
+    return build(channels, channels, modes, **options)
+
+
+def make_model(name: str, modes: tuple[int, ...], width: int) -> nn.Module:
+    """Return an FNO of four blocks; "_recomputed" after a name recomputes them."""
+    name, recomputed, _ = name.partition("_recomputed")
+    build, options = CONVOLUTIONS[name]
+    if build is DiffusionSpectralConv:
+        options = {"conv_module": DiffusionSpectralConv.configure(**options)}
+    model: nn.Module = FNO(modes, 1, 1, width, n_layers=4, **options)
+    return recompute_blocks(model) if recomputed else model
+
+
+def layer_step(layer: nn.Module, x: Tensor, grad: Tensor) -> Step:
+    """Return forward and backward of a layer."""
+
+    def step() -> Callable[[], None]:
+        x.grad = None  # every round allocates its gradients
+        layer.zero_grad()
+        y = layer(x)
+        return lambda: y.backward(grad)
+
+    return step
+
+
 def measure_layers(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
     """Measure forward, forward + backward and memory of one layer of each kind."""
     torch.manual_seed(0)
@@ -79,9 +143,7 @@ def measure_layers(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
 def measure_models(name: str, case: Case, setup: Setup) -> list[dict[str, str]]:
     """Measure a training step with optimiser of whole models of four blocks."""
     torch.manual_seed(0)
-    models = {
-        kind: make_model(kind, case.modes, 1, 1, case.channels) for kind in MODELS
-    }
+    models = {kind: make_model(kind, case.modes, case.channels) for kind in MODELS}
     x = torch.randn(case.batch, 1, *case.grid)
 
     def step_of(model: nn.Module) -> Step:

@@ -5,16 +5,17 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from tqdm import tqdm
 
-from benchmarks.memory import held_megabytes, peak_megabytes, reset_peak
+from benchmarks.memory import peak_megabytes, reset_peak
 
 #: One forward pass; returns the rest of the step (backward, perhaps the optimiser).
 Step = Callable[[], Callable[[], None]]
@@ -127,9 +128,9 @@ def peak_of_step(step: Step, device: str = "cpu") -> float:
     if device.startswith("cuda"):
         gpu = torch.device(device)
         reset_peak(gpu)
-        before = held_megabytes(gpu)
+        before = torch.cuda.memory_allocated(gpu)
         step()()
-        return peak_megabytes(gpu) - before
+        return peak_megabytes(gpu) - before / 1e6
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:
@@ -161,35 +162,25 @@ def in_own_process(
     If the process fails or is killed, a `ValueError` says so.
     """
     context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
     threads = torch.get_num_threads()
-    process = context.Process(
-        target=_child, args=(sender, threads, function, arguments)
-    )
-    process.start()
-    sender.close()
-    try:
-        found: dict[str, float] | str = receiver.recv()
-    except EOFError:  # killed by the system
-        found = "killed, most likely for lack of memory"
-    process.join()
-    if isinstance(found, str):
-        raise ValueError(f"{label} ended without a result: {found}")
-    return found
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(_child, threads, function, arguments).result()
+        except BrokenProcessPool:  # killed by the system
+            found = "killed, most likely for lack of memory"
+        except (RuntimeError, MemoryError) as error:
+            found = str(error).partition("\n")[0]
+    raise ValueError(f"{label} ended without a result: {found}")
 
 
 def _child(
-    sender: Any,
     threads: int,
     function: Callable[..., dict[str, float]],
     arguments: tuple[object, ...],
-) -> None:
+) -> dict[str, float]:
     torch.set_num_threads(threads)
-    setups = [given.active() for given in arguments if isinstance(given, Setup)]
-    try:
-        with ExitStack() as stack:
-            for context in setups:
-                stack.enter_context(context)
-            sender.send(function(*arguments))
-    except (RuntimeError, MemoryError) as error:
-        sender.send(str(error).partition("\n")[0])
+    with ExitStack() as stack:
+        for given in arguments:
+            if isinstance(given, Setup):
+                stack.enter_context(given.active())
+        return function(*arguments)

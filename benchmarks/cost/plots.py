@@ -22,14 +22,6 @@ LAYERS = {
     "shells": ("4 moving kernels, 8 shells", "#6b1d12"),
     "1x1": ("1x1 convolution", "#e3e3e3"),
 }
-#: Those of whole models.
-MODELS = {
-    "fno": ("FNO", "#8c8c8c"),
-    "tfno_0.4": ("TFNO, rank 0.4", "#b8b8b8"),
-    "tfno_1e-5": ("TFNO, rank 1e-5", "#d0d0d0"),
-    "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
-    "dinozaur": ("DINOZAUR", "#1f6f78"),
-}
 TITLES = {
     "points_2d": "grid points, 2-D",
     "points_3d": "grid points, 3-D",
@@ -99,26 +91,5 @@ def plot_growth(path: Path, rows: Sequence[Row]) -> None:
         ax.grid(alpha=0.25, which="both", linewidth=0.5)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("forward + backward [ms]")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary)
-
-
-def plot_synthetic(path: Path, rows: Sequence[Row]) -> None:
-    """Draw peak memory and time of whole models on synthetic fields."""
-    figure = Figure(figsize=(9, 2.6), dpi=150, layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
-    names, colours = zip(*(MODELS[row["model"]] for row in rows), strict=True)
-    for ax, column, unit, label in (
-        (axes[0], "peak_mb", 1e-3, "peak memory [GB]"),
-        (axes[1], "train_s", 1.0, "training step [s]"),
-        (axes[2], "predict_s", 1.0, "prediction [s]"),
-    ):
-        values = [unit * float(row[column]) for row in rows]
-        bars = ax.barh(names, values, color=colours)
-        ax.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-        ax.set_xlabel(label)
-        ax.margins(x=0.2)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].invert_yaxis()
     with atomic_path(path) as temporary:
         figure.savefig(temporary)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.data import report, store
+from benchmarks.data import store
 from benchmarks.data.arguments import keywords
 from benchmarks.data.datasets import (
     DATA_SETS,
@@ -56,9 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PNG",
             help="save a picture of the first samples (benchmarks/output/)",
         )
-    report.add_arguments(
-        names.add_parser("report", help="time and statistics of all generators")
-    )
 
 
 def _add_generator(
@@ -86,9 +83,6 @@ def _add_generator(
 
 def run(args: argparse.Namespace) -> None:
     """Make samples, or open files; list the arrays, and show some samples."""
-    if args.name == "report":
-        report.run(args)
-        return
     data = DATA_SETS[args.name]
     if args.show and args.show.suffix != ".png":
         raise ValueError(f"--show (={args.show}) must end in .png")

@@ -1,1 +1,1 @@
-"""Comparisons of a few models: the demo, quantities, the ablation."""
+"""Comparisons of a few models: the demo, quantities, transfer."""

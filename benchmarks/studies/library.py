@@ -50,10 +50,19 @@ MODELS: Mapping[str, Mapping[str, object]] = {
     "Shells": {"conv_module": _diffusion(shells=8)},
     "Transport": {"conv_module": _diffusion(kernels=4, drift=True)},
 }
+_TITLES = (
+    *("Model", "Parameters", "Rate"),
+    *(f"RL2 at {points}² (10⁻²)" for points in RESOLUTIONS),
+)
 #: The run in the documentation of neuraloperator 0.3.0.
 PUBLISHED = ("TFNO, as published", "523,257", "8e-3", "9.75", "13.86")
-#: Models of the table in README.
-SHORT = ("FNO", "TFNO", "DINOZAUR", "Shells")
+#: Models of the table in README, with their layers in cost_models.csv.
+SHORT = {
+    "FNO": "dense",
+    "TFNO": "tucker_0.4",
+    "DINOZAUR": "dinozaur",
+    "Transport": "transport",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,15 +170,27 @@ def load(folder: Path, n_train: int) -> DarcyDataset:
     )
 
 
-def show_short(rows: list[dict[str, str]]) -> str:
-    """Return the table of the models that most readers know."""
-    return show([row for row in rows if row["model"] in SHORT], published=False)
+def show_short(rows: list[dict[str, str]], steps: list[dict[str, str]]) -> str:
+    """Return the models that most readers know, with times of the study of cost."""
+    own = [row for row in steps if row["case"] == "library"]
+    times = {row["layer"]: f"{float(row['forward_backward_ms']):.0f}" for row in own}
+    test = [r for r in rows if r["model"] in SHORT and r["samples"] == "test"]
+    lines = [[*line, times.get(SHORT[line[0]], "-")] for line in _lines(test)]
+    table = tables.markdown([[*_TITLES, "Step (ms)"], *lines])
+    return f"{table}\n\n{note(test)}"
 
 
-def show(rows: list[dict[str, str]], published: bool = True) -> str:
+def show(rows: list[dict[str, str]]) -> str:
     """Return the table of test errors, and a line that says how it was made."""
     test = [row for row in rows if row["samples"] == "test"]
-    lines = [list(PUBLISHED)] if published else []
+    lines = [list(PUBLISHED), *_lines(test)]
+    table = tables.markdown([_TITLES, *lines])
+    return f"{table}\n\n{note(test)}"
+
+
+def _lines(test: list[dict[str, str]]) -> list[list[str]]:
+    """Return model, parameters, rate and errors of every model with results."""
+    lines = []
     for name in MODELS:
         own = [row for row in test if row["model"] == name]
         if own:
@@ -180,9 +201,7 @@ def show(rows: list[dict[str, str]], published: bool = True) -> str:
             size = f"{int(own[0]['parameters']):,}"
             rate = "/".join(dict.fromkeys(row["learning_rate"] for row in own))
             lines.append([name, size, rate, *map(tables.mean_and_deviation, errors)])
-    titles = [f"RL2 at {points}² (10⁻²)" for points in RESOLUTIONS]
-    table = tables.markdown([["Model", "Parameters", "Rate", *titles], *lines])
-    return "\n\n".join([table, note(test)])
+    return lines
 
 
 def note(rows: list[dict[str, str]]) -> str:

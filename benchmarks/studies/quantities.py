@@ -54,9 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", nargs="+", help="models to train, by name (all)")
     options.add_seeds(parser)
-    parser.add_argument(
-        "--tune", action="store_true", help="other test fields, to choose settings on"
-    )
     parser.add_argument("--out", type=Path, help="directory for all files")
     options.add_machine(parser)
     options.add_again(parser)
@@ -66,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Work off the jobs without results, print tables, draw the picture."""
     options.check_positive_options(args, "threads")
-    options.check_place(args, "smoke", "tune")
+    options.check_place(args, "smoke")
     check_device(args.device)
     unknown = set(args.datasets) - set(PROBLEMS)
     if unknown:

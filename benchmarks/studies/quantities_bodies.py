@@ -1,12 +1,10 @@
 """Cars and Ahmed bodies in the study of quantities: forces of the pressure."""
 
 import argparse
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,21 +18,14 @@ from benchmarks.data.splits import OperatorDataset, RawSample, Splits
 from benchmarks.data.store import CACHE_DIR, StoredSamples, cached_file
 from benchmarks.experiments import Experiment, Uncertainty
 from benchmarks.files import locked
-from benchmarks.studies.quantity_scores import Batch, Build, Function
-from benchmarks.training import loop
-from benchmarks.training.devices import launch_device
-from benchmarks.training.recipes import recipe_of
+from benchmarks.studies.quantity_problem import Problem
+from benchmarks.studies.quantity_scores import Batch, Function
+from benchmarks.training.recipes import Recipe, recipe_of
 from benchmarks.training.samples import Samples
-from dinozaur_no import (
-    Deterministic,
-    LastLayerLaplace,
-    MCDropout,
-    VariationalOperator,
-    surface_force,
-)
+from dinozaur_no import surface_force
 
-#: Bodies that no choice was made on, and bodies to make choices on.
-FIRST_TEST_SEED, FIRST_TUNE_SEED = 4_000_000, 3_000_000
+#: Bodies that no choice was made on.
+FIRST_TEST_SEED = 4_000_000
 FAMILIES: Mapping[str, tuple[Family, Family]] = {
     "car": (car.CAR, car.CAR_OUTSIDE),
     "ahmed": (ahmed.AHMED, ahmed.AHMED_OUTSIDE),
@@ -50,37 +41,22 @@ UNCERTAINTY: Mapping[str, Uncertainty] = {
 }
 
 
-class Bodies:
+class Bodies(Problem):
     """Data, trained models and forces of a family of bodies."""
 
-    jobs: Mapping[str, tuple[str, ...]] = {
-        "deterministic": ("deterministic", "laplace"),
-        "dropout": ("dropout",),
-        "bayesian": ("bayesian",),
-    }
-    samples = 12
-    amplitudes = ("deterministic", "bayesian")
+    samples, batch = 12, 1
 
     def __init__(self, name: str, args: argparse.Namespace, folder: Path) -> None:
-        self.name, self.smoke, self.folder = name, args.smoke, folder
-        self.device = args.device
-        self.first_seed = FIRST_TUNE_SEED if args.tune else FIRST_TEST_SEED
+        super().__init__(name, args, folder)
+        self.smoke = args.smoke
         self.noise_options = {"where": "out_p", "amplitude": SizeAmplitude}
         counts = SMOKE if args.smoke else FULL
         cache = args.cache or CACHE_DIR
         with locked(cache / name, notice=f"{name}: waiting for data"):
             both = self._files(cache, counts)
-        item = GENERATED[name].item
-        kept, held_out = (
-            OperatorDataset(both["train"], item, part.tolist())
-            for part in torch.arange(sum(counts[:2])).split(counts[:2])
-        )
-        test = OperatorDataset(both["test"], item)
-        self.splits = Splits(
-            kept, test, GENERATED[name].channel_axis, GENERATED[name].single
-        )
-        self.normalizer = self.splits.normalizers["y"]
-        self._held_out = Samples(held_out, self.splits, "cpu", scaled=True)
+        data = GENERATED[name]
+        train, test = (OperatorDataset(both[p], data.item) for p in ("train", "test"))
+        self.split(Splits(train, test, data.channel_axis, data.single), counts[0])
         self._tests = {name: both[name] for name in ("test", "outside")}
 
     @property
@@ -96,10 +72,6 @@ class Bodies:
             "points": str(len(self.splits.train[0]["y"])),
         }
 
-    def held_out(self) -> list[Any]:
-        """Return batches to fit noise to."""
-        return list(self._held_out.batches(1))
-
     def tests(self) -> Iterator[tuple[str, list[Batch]]]:
         """Yield bodies of each family, one in a batch."""
         for name, source in self._tests.items():
@@ -112,17 +84,6 @@ class Bodies:
                 batches.append(Batch(inputs, target, functions))
             yield name, batches
 
-    def methods(self, job: str, seed: int) -> Iterator[tuple[str, Build]]:
-        """Yield the methods of a trained model."""
-        model = self._trained(job, seed)
-        if job == "deterministic":
-            yield job, lambda noise: Deterministic(model, noise=noise)
-            yield "laplace", partial(self._laplace, model)
-        elif job == "dropout":
-            yield job, lambda noise: MCDropout(model, noise=noise)
-        else:
-            yield job, partial(_with_noise, model)
-
     def _files(
         self, cache: Path, counts: tuple[int, int, int, int]
     ) -> dict[str, StoredSamples]:
@@ -133,8 +94,8 @@ class Bodies:
         inside, outside = FAMILIES[self.name]
         wanted = {
             "train": (inside, sum(counts[:2]), 0),
-            "test": (inside, counts[2], self.first_seed),
-            "outside": (outside, counts[3], self.first_seed),
+            "test": (inside, counts[2], FIRST_TEST_SEED),
+            "outside": (outside, counts[3], FIRST_TEST_SEED),
         }
         found = {}
         for name, (family, count, first_seed) in wanted.items():
@@ -152,25 +113,11 @@ class Bodies:
         preset = "smoke" if self.smoke else "small"
         return Experiment(self.name, "dinozaur", UNCERTAINTY[job], preset)
 
-    def _trained(self, job: str, seed: int) -> nn.Module:
-        """Train a model, or load it."""
+    def recipe(self, job: str) -> Recipe:
+        """Return the recipe of a model."""
         recipe = recipe_of(self._experiment(job))
         # The files differ from those of the tables, although the presets agree.
-        recipe = replace(recipe, identity={**recipe.identity, "study": "quantities"})
-        folder = self.folder / f"quantities-{self.name}-{job}-seed{seed}-run"
-        with locked(folder, notice=f"{job} {seed}: waiting for another process"):
-            run = loop.Run(
-                launch_device(self.device), recipe, self.splits, seed, folder
-            )
-            loop.train([run], f"{self.name} {job}, seed {seed}")
-        return run.model.cpu()
-
-    def _laplace(self, model: nn.Module, noise: Any) -> LastLayerLaplace:
-        operator = LastLayerLaplace(model, noise=noise)
-        train = Samples(self.splits.train, self.splits, "cpu", scaled=True)
-        operator.fit(train.batches(1), progress=False)
-        operator.optimize_hyperparameters()
-        return operator
+        return replace(recipe, identity={**recipe.identity, "study": "quantities"})
 
 
 class SizeAmplitude(nn.Module):
@@ -213,8 +160,3 @@ def body_functions(sample: RawSample, family: Family) -> dict[str, Function]:
         "lift": surface_force(normals, whole, up),
         "suction": lambda fields: -fields.amin((-1, -2)),
     }
-
-
-def _with_noise(trained: Any, noise: Any) -> VariationalOperator:
-    """Copy a trained operator and give it another noise."""
-    return VariationalOperator(copy.deepcopy(trained.model), noise=noise).eval()

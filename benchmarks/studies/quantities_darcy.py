@@ -1,42 +1,36 @@
 """Darcy flow in the study of quantities: data, models and functions of the pressure."""
 
 import argparse
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.data.splits import OperatorDataset, Splits
+from benchmarks.data.splits import Splits
 from benchmarks.data.store import CACHE_DIR
 from benchmarks.files import locked
 from benchmarks.models import DROPOUT, NO_SCALE
 from benchmarks.studies.darcy import load_fields, padded_fno
 from benchmarks.studies.demo import BATCH, RATE
-from benchmarks.studies.quantity_scores import Batch, Build, Function, fitted
-from benchmarks.training import loop
-from benchmarks.training.devices import launch_device
-from benchmarks.training.recipes import WARM_SCALE, Phase, Recipe, seed_for
+from benchmarks.studies.quantity_problem import Problem
+from benchmarks.studies.quantity_scores import Batch, Build, Function
+from benchmarks.training.recipes import WARM_SCALE, Phase, Recipe
 from benchmarks.training.samples import Samples
 from dinozaur_no import (
     BayesianDiffusionConv,
-    Deterministic,
     Ensemble,
     FieldAmplitude,
-    LastLayerLaplace,
-    MCDropout,
     VariationalOperator,
     field_maximum,
     field_mean,
-    parameter_groups,
 )
 
-#: Fields that no choice was made on, and fields to make choices on.
-FIRST_TEST_SEED, FIRST_TUNE_SEED = 6_000_000, 3_000_000
+#: Fields that no choice was made on.
+FIRST_TEST_SEED = 6_000_000
 #: Other distributions: a contrast of 13 to 3 instead of 12 to 3, smaller patches. All
 #: training fields have the same two permeabilities, so any third one is far from them.
 SHIFTS: Mapping[str, Mapping[str, Any]] = {
@@ -44,8 +38,6 @@ SHIFTS: Mapping[str, Mapping[str, Any]] = {
     "contrast": {"high": 13},
     "length scale": {"tau": 6.0},
 }
-#: Epochs under the correlated likelihood, and their learning rate for posteriors.
-REFIT_EPOCHS, REFIT_RATE = 8, 1e-2
 
 
 @dataclass(frozen=True)
@@ -82,39 +74,23 @@ def warm_started(epochs: int) -> list[Phase]:
     return [*deterministic(warm), later]
 
 
-class Darcy:
+class Darcy(Problem):
     """Data, trained models and quantities of Darcy flow."""
 
-    name = "darcy"
-    jobs: Mapping[str, tuple[str, ...]] = {
-        "deterministic": ("deterministic", "laplace"),
-        "dropout": ("dropout",),
-        "bayesian": ("bayesian", "bayesian-posterior", "bayesian-all"),
-        "ensemble": ("ensemble",),
-    }
+    jobs: Mapping[str, tuple[str, ...]] = {**Problem.jobs, "ensemble": ("ensemble",)}
     #: Members of the ensemble, whose result counts for its first seed.
     members = (0, 1, 2)
-    samples = 16
-    amplitudes = ("deterministic", "bayesian")
+    samples, batch = 16, BATCH
 
     def __init__(self, name: str, args: argparse.Namespace, folder: Path) -> None:
+        super().__init__(name, args, folder)
         self.size = SMOKE if args.smoke else FULL
-        self.first_seed = FIRST_TUNE_SEED if args.tune else FIRST_TEST_SEED
-        self.folder, self.device, self.cache = folder, args.device, args.cache
+        self.cache = args.cache
         self.noise_options = {"amplitude": FieldAmplitude}
         place = (args.cache or CACHE_DIR) / "darcy"
         with locked(place, notice="darcy: waiting for data"):
             loaded = {name: self._load(name) for name in SHIFTS}
-        size, train = self.size, loaded["test"].train
-        counts = (size.n_train, size.n_held_out)
-        parts = torch.arange(sum(counts)).split(counts)
-        kept, held_out = (
-            OperatorDataset(train.source, train.item, part.tolist()) for part in parts
-        )
-        axes = loaded["test"].channel_axis
-        self.splits = Splits(kept, loaded["test"].test, axes)
-        self.normalizer = self.splits.normalizers["y"]
-        self._held_out = Samples(held_out, self.splits, "cpu", scaled=True)
+        self.split(loaded["test"], self.size.n_train)
         self._tests = {
             name: Samples(own.test, self.splits, "cpu", scaled=False)
             for name, own in loaded.items()
@@ -131,10 +107,6 @@ class Darcy:
             "width": str(s.width),
             "points": f"{points}x{points}",
         }
-
-    def held_out(self) -> list[Any]:
-        """Return batches to fit noise to."""
-        return [(b["x"], b["y"]) for b in self._held_out.batches(BATCH)]
 
     def tests(self) -> Iterator[tuple[str, list[Batch]]]:
         """Yield batches of each distribution, by its name."""
@@ -153,31 +125,21 @@ class Darcy:
             yield name, batches
 
     def methods(self, job: str, seed: int) -> Iterator[tuple[str, Build]]:
-        """Yield the methods of a trained model."""
+        """Yield the methods of a trained model, or of several."""
         if job == "ensemble":
-            members = [self._trained("deterministic", s).model for s in self.members]
+            members = [self.trained("deterministic", s) for s in self.members]
             yield job, lambda noise: Ensemble(members, noise=noise)
-            return
-        model = self._trained(job, seed)
-        if job == "dropout":
-            yield job, lambda noise: MCDropout(model.model, noise=noise)
-        elif job == "deterministic":
-            yield job, lambda noise: Deterministic(model.model, noise=noise)
-            yield "laplace", partial(self._laplace, model.model)
         else:
-            yield job, partial(_with_noise, model)
-            for name, weights in (("posterior", False), ("all", True)):
-                refitted = self._refitted(model, weights, seed)
-                yield f"{job}-{name}", partial(_with_noise, refitted)
+            yield from super().methods(job, seed)
 
     def _load(self, name: str) -> Splits:
         s, shift = self.size, SHIFTS[name]
         n_test = s.n_shifted if shift else s.n_test
-        counts = (1 if shift else s.n_train + s.n_held_out, n_test, self.first_seed)
+        counts = (1 if shift else s.n_train + s.n_held_out, n_test, FIRST_TEST_SEED)
         return load_fields(*counts, s.size, s.stride, self.cache, **shift)
 
-    def _trained(self, job: str, seed: int) -> VariationalOperator:
-        """Train a model, or load it."""
+    def recipe(self, job: str) -> Recipe:
+        """Return the recipe of a model; all are trained as Bayesian ones are."""
         s = self.size
         points = self.splits.train[0]["x"].shape[-1]
         layer = BayesianDiffusionConv.configure(scale_init=NO_SCALE)
@@ -185,65 +147,13 @@ class Darcy:
         more: dict[str, Any] = {"conv_module": layer, "channel_mlp_dropout": dropout}
         fno = partial(padded_fno, points, s.width, s.modes, **more)
         phases = (warm_started if job == "bayesian" else deterministic)(s.epochs)
-        recipe = Recipe(
+        return Recipe(
             name=job,
             build=lambda: VariationalOperator(fno()),
             phases=phases,
             batch=BATCH,
             identity={"job": job, "size": str(s)},
         )
-        name = f"quantities-darcy-{job}-{s.epochs}-epochs-seed{seed}-run"
-        folder = self.folder / name
-        with locked(folder, notice=f"{job} {seed}: waiting for another process"):
-            fabric = launch_device(self.device)
-            run = loop.Run(fabric, recipe, self.splits, seed, folder)
-            loop.train([run], f"darcy {job}, seed {seed}")
-        return cast(VariationalOperator, run.model.cpu())
-
-    def _laplace(self, model: nn.Module, noise: Any) -> LastLayerLaplace:
-        operator = LastLayerLaplace(model, noise=noise)
-        train = Samples(self.splits.train, self.splits, "cpu", scaled=True)
-        batches = ((b["x"], b["y"]) for b in train.batches(BATCH))
-        operator.fit(batches, progress=False)
-        operator.optimize_hyperparameters()
-        return operator
-
-    def _refitted(
-        self, trained: VariationalOperator, weights: bool, seed: int
-    ) -> VariationalOperator:
-        """Train on with the correlated likelihood: the posterior alone, or all."""
-        operator: VariationalOperator = fitted(
-            partial(_with_noise, trained),
-            "correlated",
-            self.held_out(),
-            seed,
-            self.samples,
-        )
-        train = Samples(self.splits.train, self.splits, "cpu", scaled=True)
-        groups = parameter_groups(
-            operator, lr=RATE / 3, variational_lr=REFIT_RATE, weight_decay=0.0
-        )
-        groups = groups if weights else groups[-1:]  # the last one is the posterior's
-        optimiser = torch.optim.Adam(groups)
-        n = len(train)
-        steps = REFIT_EPOCHS * -(-n // BATCH)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-        operator.train()
-        for epoch in range(REFIT_EPOCHS):
-            torch.manual_seed(seed_for(seed, "refit", epoch))
-            for part in torch.randperm(n).split(BATCH):
-                inputs, target = train.batch(part.tolist())
-                optimiser.zero_grad()
-                operator.loss(operator(**inputs), target, num_data=n).backward()
-                optimiser.step()
-                schedule.step()
-        return operator.eval()
-
-
-def _with_noise(trained: VariationalOperator, noise: Any) -> VariationalOperator:
-    """Copy a trained operator and give it another noise."""
-    operator = VariationalOperator(copy.deepcopy(trained.model), noise=noise)
-    return operator.eval()
 
 
 def block_means(fields: Tensor) -> Tensor:

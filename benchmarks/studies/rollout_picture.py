@@ -40,7 +40,10 @@ def save_picture(
                 top.plot(steps, spread, "--", color=colour, label="its own spread")
                 inside = _by_step(own, "coverage_90")[1].mean(0)
                 bottom.plot(steps, inside, color=colour)
-        top.set(yscale="log", title=datasets[name])
+        # Beyond 3 a model has failed; one that diverges would hide the others.
+        top.set(
+            yscale="log", title=datasets[name], ylim=(None, min(3, top.get_ylim()[1]))
+        )
         bottom.axhline(0.9, color="black", lw=0.8, ls=":")
         bottom.set(xlabel="step", ylim=(0, 1))
     grid[0, 0].set_ylabel("error (nRMSE)")

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> None:
         study.execute(job)
     if args.dry_run:
         print("\n".join(map(str, jobs)))
-    elif rows := saved(study.path):
+    elif rows := tables.read_if_there(study.path):
         picture = (args.out or tables.STATIC) / "transfer.png"
         transfer_report.save_picture(picture, rows)
         shown = transfer_report.show(rows)
@@ -140,7 +140,7 @@ class Study:
 
     def done(self, job: Job) -> bool:
         """Return whether a run has its result."""
-        return any(_matches(row, job) for row in saved(self.path))
+        return any(_matches(row, job) for row in tables.read_if_there(self.path))
 
     def execute(self, job: Job, wait: bool = False) -> None:
         """Train and save a result, unless another process has it or does it."""
@@ -156,7 +156,11 @@ class Study:
         tried = [Job(problem, arm, TUNED_ON, 0, rate) for rate in RATES]
         for job in tried:
             self.execute(job, wait=True)
-        found = [r for r in saved(self.path) if any(_matches(r, job) for job in tried)]
+        found = [
+            r
+            for r in tables.read_if_there(self.path)
+            if any(_matches(r, job) for job in tried)
+        ]
         best = min(found, key=lambda row: float(row["relative_l2"]))
         return float(best["learning_rate"])
 
@@ -201,7 +205,7 @@ class Study:
         held_out = job.rate is not None
         splits = self.load(problem.target, job.train, problem.tests, held_out)
         training = self._run(recipe, splits, job.seed)
-        add(self.path, row_of(job, rate, training))
+        tables.add_rows(self.path, [row_of(job, rate, training)], KEY)
         training.discard_finished()  # it served to resume
 
     def _run(self, recipe: Recipe, splits: Splits, seed: int) -> loop.Run:
@@ -248,26 +252,6 @@ def row_of(job: Job, rate: float, training: loop.Run) -> dict[str, str]:
         "seconds": f"{sum(entry['seconds'] for entry in training.log):.1f}",
         **environment.describe(),
     }
-
-
-def saved(path: Path) -> list[dict[str, str]]:
-    """Return the results that are there."""
-    return tables.read_csv(path) if path.exists() else []
-
-
-def add(path: Path, row: dict[str, str]) -> None:
-    """Insert a result, instead of an older one."""
-    with locked(path):
-        key = [row[name] for name in KEY]
-        rows = [r for r in saved(path) if [r[name] for name in KEY] != key] + [row]
-        names, arms = list(FULL), list(ARMS)
-        rows.sort(
-            key=lambda r: (
-                *(names.index(r["problem"]), r["judged_on"], int(r["train"])),
-                *(arms.index(r["arm"]), int(r["seed"]), float(r["learning_rate"])),
-            )
-        )
-        tables.write_csv(path, rows)
 
 
 def _matches(row: tables.Row, job: Job) -> bool:

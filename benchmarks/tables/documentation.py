@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks import tables
 from benchmarks.tables import paper_tables, records
@@ -33,7 +32,6 @@ _START = re.compile(r"^<!-- ([\w-]+):start -->$", re.MULTILINE)
 def documented_tables() -> dict[str, Callable[[], str]]:
     """Return the functions that make the tables, by the names of their markers."""
     from benchmarks.cost.command import STUDIES
-    from benchmarks.data import report
     from benchmarks.studies import (
         demo,
         library,
@@ -43,13 +41,15 @@ def documented_tables() -> dict[str, Callable[[], str]]:
     )
 
     runs = [("1", "small"), ("1", "paper"), ("2", "small"), ("2", "paper")]
-    runs += [(n, "small") for n in paper_tables.TABLES[2:]]
-    runs += [("1", "tuned"), ("1", "long"), ("2", "tuned")]
+    runs += [(n, "small") for n in ("kernels", "sweep", "authors")]
+    runs += [("1", "tuned"), ("1", "long"), ("2", "tuned"), ("length", "long")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},
         "demo-table": partial(_shown, demo.show, "demo.csv"),
         "library": partial(_shown, library.show, "library.csv"),
-        "library-short": partial(_shown, library.show_short, "library.csv"),
+        "library-short": partial(
+            _shown, library.show_short, "library.csv", "cost_models.csv"
+        ),
         "rollouts": partial(_shown, rollouts.show, "rollouts.csv"),
         "quantities": partial(_shown, quantities_table.plain, "quantities.csv"),
         **{
@@ -61,7 +61,6 @@ def documented_tables() -> dict[str, Callable[[], str]]:
             for name in ("darcy", "car", "ahmed")
         },
         "transfer": partial(_shown, transfer_report.show, "transfer.csv"),
-        "data": partial(_shown, report.show, "data.csv"),
         **{f"picture-{name}": partial(_picture, name) for name in PICTURES},
         **{f"cost-{n}": partial(_shown, s.show, s.file) for n, s in STUDIES.items()},
     }
@@ -72,8 +71,8 @@ def _from_runs(name: str, preset: str) -> str:
     return paper_tables.make_table(name, records.read(records.RUNS), preset, errors)
 
 
-def _shown(show: Callable[[Any], str], file: str) -> str:
-    return show(tables.read_if_there(tables.RESULTS / file))
+def _shown(show: Callable[..., str], *files: str) -> str:
+    return show(*(tables.read_if_there(tables.RESULTS / file) for file in files))
 
 
 def _picture(name: str) -> str:

@@ -16,16 +16,13 @@ from benchmarks.data.generators.car import CAR
 from benchmarks.experiments import DATASETS, Experiment, find_experiment
 from benchmarks.files import atomic_path
 from benchmarks.models import build
-from benchmarks.tables import records
 from benchmarks.tables.car_picture import draw_car
 from benchmarks.training import checkpoints
 from benchmarks.training.recipes import settings_of
 from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
-from benchmarks.variants import ABLATION
 from dinozaur_no import plots
 
-MODELS = {"dinozaur": ("DINOZAUR", "#1f6f78"), "fno": ("FNO", "#8c8c8c")}
 #: Names and colours of models in the figures of other than the paper's.
 STYLE = {
     **dict.fromkeys(("fno", "gino"), ("FNO", "#8c8c8c")),
@@ -74,41 +71,6 @@ def run(args: argparse.Namespace) -> None:
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     print(f"picture: {path}")
-
-
-def ablation(args: argparse.Namespace) -> Figure:
-    """Draw test error (a) and size (b) over width, depth and modes."""
-    found = records.read(args.runs / "runs.csv" if args.runs else records.RUNS)
-    figure = Figure(figsize=(9.5, 5), layout="constrained")
-    grid = figure.subplots(2, len(ABLATION), sharex="col", sharey="row")
-    for column, (axis, values) in zip(grid.T, ABLATION.items(), strict=True):
-        for model, (name, colour) in MODELS.items():
-            runs = {
-                value: group
-                for value in values
-                if (group := [r for r in found if _is(r, model, f"{axis}-{value}")])
-            }
-            if not runs:
-                raise ValueError("no results yet. Run python -m benchmarks ablation")
-            errors = [
-                [100 * float(r["relative_l2"]) for r in own] for own in runs.values()
-            ]
-            means = [float(np.mean(own)) for own in errors]
-            column[0].plot(list(runs), means, "o-", color=colour, label=name)
-            for value, own in zip(runs, errors, strict=True):
-                column[0].plot(len(own) * [value], own, ".", color=colour, alpha=0.5)
-            sizes = [int(own[0]["parameters"]) for own in runs.values()]
-            column[1].plot(list(runs), sizes, "o-", color=colour)
-        column[0].set(yscale="log")
-        column[1].set(yscale="log", xlabel=axis, xticks=list(values))
-    grid[0, 0].set_ylabel(r"test RL2 [$10^{-2}$]")
-    grid[1, 0].set_ylabel("parameters")
-    grid[0, 0].legend(frameon=False)
-    return figure
-
-
-def _is(record: records.Record, model: str, preset: str) -> bool:
-    return (record["model"], record["preset"]) == (model, preset)
 
 
 def curves(args: argparse.Namespace) -> Figure:
@@ -248,7 +210,6 @@ def roof(vertices: Any) -> Any:
 #: Figures that are not the paper's.
 OWN = ("car", "curves")
 FIGURES: dict[str, Callable[[argparse.Namespace], Figure]] = {
-    "ablation": ablation,
     "car": car,
     "curves": curves,
     "times": partial(of_layers, plots.plot_times, ("darcy", "dinozaur")),

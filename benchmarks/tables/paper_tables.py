@@ -12,23 +12,18 @@ from functools import partial
 
 from benchmarks.experiments import (
     DATASETS,
-    MESHES,
     MODELS,
     Experiment,
     all_experiments,
     models_of,
     table_experiments,
 )
-from benchmarks.presets import preset_names
 from benchmarks.tables import markdown
 from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
 from benchmarks.tables.records import Record
 from benchmarks.tables.significance import NOTE, Errors, p_values
 
-TABLES = ("1", "2", "initialisation", "kernels", "rates", "tune", "sweep", "authors")
-#: Presets of the tables that have one column for each data set.
-SWEEPS = {"kernels": "short", "rates": "usual-rate"}
-NOT_TUNED = (*SWEEPS.values(), "equal-cost")  # presets with tables of their own
+TABLES = ("1", "2", "tune", "kernels", "sweep", "authors", "length")
 NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -64,19 +59,16 @@ def make_table(
 
     if name not in ("1", "2") and preset == "paper":
         raise ValueError(f"table {name} is of small runs: leave out --preset paper")
-    if name == "tune":
-        blocks, command = tuned(found), "tune"
+    if name in ("tune", "kernels"):
+        blocks = swept(found, "short" if name == "kernels" else preset)
+        command = "tune navier_stokes dinozaur --preset short --kernels 4"
     elif name == "sweep":
         blocks, command = sweep.sweep(found), "tune-all"
     elif name == "authors":
         blocks = sweep.authors(found, errors or {})
         command = "train-all darcy --preset authors-81 --files FOLDER"
-    elif name in SWEEPS:
-        blocks = swept(found, SWEEPS[name])
-        command = f"tune navier_stokes dinozaur --preset {SWEEPS[name]} --kernels 4"
-    elif name == "initialisation":
-        blocks = [block for dataset in MESHES if (block := initialised(dataset, found))]
-        command = "train-all car ahmed --preset torch-init"
+    elif name == "length":
+        blocks, command = sweep.length(found), "train-all darcy --preset long"
     else:
         own = [record for record in found if record["preset"] == preset]
         make = partial(deterministic, errors=errors) if name == "1" else uncertain
@@ -144,80 +136,28 @@ def uncertain(dataset: str, found: list[Record]) -> str | None:
     return _block(DATASETS[dataset], columns, lines, own)
 
 
-def initialised(dataset: str, found: list[Record]) -> str | None:
-    """Return errors with torch's initialisation and with a balanced one."""
-    measure = MEASURES["relative_l2"]
-
-    def of(model: str, preset: str) -> list[Record]:
-        experiment = Experiment(dataset, model, "none", preset)
-        return select(found, experiment, "none", preset)
-
-    models = [m for m in models_of(dataset) if of(m, "torch-init")]
-    if not models:
-        return None
-    presets = ("torch-init", "small")
-    groups = [[of(model, preset) for model in models] for preset in presets]
-    cells = [column(own, "relative_l2", measure) for own in groups]
-    names = [short_title(model) for model in models]
-    lines = [list(line) for line in zip(names, *cells, strict=True)]
-    titles = ("torch's initialisation", "balanced initialisation")
-    columns = ["Model", *(f"{measure.title}, {title}" for title in titles)]
-    return _block(DATASETS[dataset], columns, lines, [*groups[0], *groups[1]])
-
-
-def tuned(found: list[Record]) -> list[str]:
-    """Return results on held-out samples, those of equal length together.
-
-    These are the results whose presets are not among the named ones. Some are of
-    earlier settings; their presets tell what was changed.
-    """
-    together: dict[tuple[str, ...], dict[tuple[str, ...], list[Record]]] = {}
-    for record in found:
-        if record["preset"] in preset_names(record["dataset"]):
-            continue
-        base = record["preset"].partition("+")[0]
-        if record["noise"] not in ("none", "fitted") or base in NOT_TUNED:
-            continue
-        block = (record["dataset"], record["noise"], record["epochs"])
-        line = (record["model"], record["uncertainty"], record["preset"])
-        together.setdefault(block, {}).setdefault(line, []).append(record)
-    blocks = []
-    for (dataset, noise, epochs), groups in together.items():
-        keys = ["relative_l2"] if noise == "none" else list(MEASURES)
-        lines = []
-        for model in dict.fromkeys(line[:2] for line in groups):
-            own = {line: group for line, group in groups.items() if line[:2] == model}
-            # The best one of each model is marked.
-            cells = [column(list(own.values()), key, MEASURES[key]) for key in keys]
-            for (name, uncertainty, preset), *values in zip(own, *cells, strict=True):
-                kind = [] if noise == "none" else [uncertainty]
-                setting = preset.partition("+")[2] or preset
-                lines.append([short_title(name), *kind, setting, *values])
-        kinds = [] if noise == "none" else ["Uncertainty"]
-        columns = ["Model", *kinds, "Setting", *(MEASURES[key].title for key in keys)]
-        title = f"{DATASETS[dataset]}, {epochs} epochs"
-        text = _block(title, columns, lines, list(groups.values()))
-        blocks.append(text.replace("test samples", "held-out samples"))
-    return blocks
-
-
 def swept(found: list[Record], base: str) -> list[str]:
     """Return one table of the settings that were tuned in a preset, on all data sets.
 
     Each column has another budget; only numbers of one column compare.
     """
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    groups: dict[tuple[str, str, str], dict[str, list[Record]]] = {}
     for record in found:
         preset, _, setting = record["preset"].partition("+")
-        if preset == base and "schedule=" not in setting:  # those of tune-all
-            of_line = groups.setdefault((record["model"], setting), {})
+        shown = setting and "schedule=" not in setting  # those are of tune-all
+        if preset == base and shown and record["noise"] in ("none", "fitted"):
+            line = (record["model"], record["uncertainty"], setting)
+            of_line = groups.setdefault(line, {})
             of_line.setdefault(record["dataset"], []).append(record)
     if not groups:
         return []
     datasets = [d for d in DATASETS if any(d in own for own in groups.values())]
-    ordered = sorted(groups, key=lambda line: ([*MODELS].index(line[0]), line[1]))
+    ordered = sorted(groups, key=lambda line: ([*MODELS].index(line[0]), line[1:]))
     measure = MEASURES["relative_l2"]
-    lines = [[short_title(model), setting] for model, setting in ordered]
+    lines = [
+        [short_title(m) + (f", {u}" if u != "none" else ""), setting]
+        for m, u, setting in ordered
+    ]
     for dataset in datasets:
         own = [groups[line].get(dataset, []) for line in ordered]
         for cells, cell in zip(lines, column(own, "relative_l2", measure), strict=True):

@@ -3,6 +3,7 @@
 from benchmarks.experiments import DATASETS, MODELS, Experiment, models_of
 from benchmarks.rates import RATES, trials
 from benchmarks.tables import markdown
+from benchmarks.tables.paper import ERRORS
 from benchmarks.tables.paper_tables import (
     MEASURES,
     NOTHING,
@@ -15,6 +16,8 @@ from benchmarks.tables.records import Record
 from benchmarks.tables.significance import NOTE, Errors, p_values
 
 AUTHORS = ("authors-81", "authors-241")
+#: Models of the table of long runs in README.
+LENGTH = ("fno", "tfno", "dinozaur_plain", "dinozaur", "transport")
 
 
 def sweep(found: list[Record]) -> list[str]:
@@ -75,3 +78,29 @@ def authors(found: list[Record], errors: Errors) -> list[str]:
     ]
     head = ["Model", "Parameters (10³)", "Rate", "RL2 at 81² (10⁻²)", "p", "at 241²"]
     return [f"{markdown([head, *lines])}\n\n{note(coarse)} {NOTE}"]
+
+
+def length(found: list[Record]) -> list[str]:
+    """Return Darcy flow of the paper's protocol, with the paper's own errors."""
+    groups = {
+        model: own
+        for model in LENGTH
+        if (own := select(found, Experiment("darcy", model), "none", "long"))
+    }
+    if not groups:
+        return []
+    cells = column(list(groups.values()), "relative_l2", MEASURES["relative_l2"])
+    lines = []
+    for cell, (model, own) in zip(cells, groups.items(), strict=True):
+        theirs = ERRORS.get(("darcy", model))
+        minutes = sum(float(r["seconds"]) for r in own) / len(own) / 60
+        lines.append(
+            [
+                short_title(model),
+                f"{int(own[0]['parameters']):,}",
+                *(cell, f"{theirs[0]:.2f}" if theirs else NOTHING),
+                f"{minutes:.0f}",
+            ]
+        )
+    head = ["Model", "Parameters", "RL2 at 61² (10⁻²)", "Paper's at 241²", "Minutes"]
+    return [f"{markdown([head, *lines])}\n\n{note(list(groups.values()))}"]

@@ -1,8 +1,7 @@
 """Show a table of results; write the tables of the documentation.
 
-Tables 1 and 2 are the paper's, beside its own numbers. Others compare initialisations
-and tuned settings, or show the results of a study. All numbers come from committed CSV
-files.
+Tables 1 and 2 are the paper's, beside its own numbers. Others compare tuned settings,
+or show the results of a study. All numbers come from committed CSV files.
 """
 
 import argparse
@@ -18,12 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        help="1 or 2, as in the paper; initialisation; tune; or a study such as "
-        "cost-gno. Without a name all tables are listed",
+        help="1 or 2, as in the paper; tune; or a study such as cost-gno. Without a "
+        "name all tables are listed",
     )
     parser.add_argument(
         "--preset",
-        choices=["paper", "small", "tuned", "long", "smoke"],
+        choices=["paper", "small", "tuned", "long", "short", "equal-cost", "smoke"],
         default="small",
         help="of the runs (small)",
     )

@@ -21,7 +21,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 #: Posterior scale of ln tau after a deterministic phase.
 WARM_SCALE = 0.03
 #: Settings that only matter to Bayesian models.
-_OF_POSTERIORS = ("bayesian_epochs", "warm_epochs", "warm_rate", "kl_weight")
+_OF_POSTERIORS = ("bayesian_epochs", "warm_epochs", "kl_weight")
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,11 @@ def phases_of(experiment: Experiment, epochs: int) -> list[Phase]:
     """
     rate, settings = experiment.rate, experiment.settings
     if experiment.uncertainty != "bayesian":
-        factor = settings.layer_rate
-        return [
-            Phase(0, epochs, rate, layer_rate=None if factor == 1 else factor * rate)
-        ]
+        return [Phase(0, epochs, rate)]
     warm = settings.warm_epochs * epochs // experiment.epochs
     if not warm:
         return [Phase(0, epochs, rate, "elbo", rate, kl_weight=settings.kl_weight)]
-    slower = rate * settings.warm_rate
+    slower = rate / 3
     both = [
         Phase(0, warm, rate),
         Phase(

@@ -28,17 +28,12 @@ from benchmarks.training.devices import PRECISIONS, check_device, launch_device
 from benchmarks.training.evaluation import Result, draws_of, evaluate_noises
 from benchmarks.training.recipes import recipe_of
 from benchmarks.training.samples import load_splits
-from benchmarks.variants import VARIANTS, VARIED
+from benchmarks.variants import VARIANTS
 
 #: Columns of curves.csv.
 CURVE = ("epoch", "relative_l2", "loss", "rate", "train_seconds")
-#: Presets of the command line; those of the ablation belong to its command.
-PRESETS = [
-    name
-    for name in dict.fromkeys(p for d in DATASETS for p in preset_names(d))
-    if name not in VARIED
-]
-
+#: Presets of the command line.
+PRESETS = list(dict.fromkeys(p for d in DATASETS for p in preset_names(d)))
 PUBLIC = [
     name
     for name, changes in VARIANTS.items()

@@ -2,7 +2,7 @@
 
 Neither training nor test samples are used for the comparison. Results are lines of
 ``runs.csv`` with presets such as ``small+learning-rate=0.003``.
-``python -m benchmarks table tune`` shows them.
+``python -m benchmarks table tune --preset small`` shows them.
 """
 
 import argparse
@@ -52,7 +52,6 @@ def canonical(name: str, text: str) -> str:
     """Return a value such that 3e-3 and 0.003 are the same."""
     choices = {
         "schedule": ("one-cycle", "schedule-free"),
-        "initialisation": ("torch", "balanced"),
         "feature-grid": ("modes", "output"),
         "kernels": ("rest", "drift", *map(str, range(1, 17))),
     }

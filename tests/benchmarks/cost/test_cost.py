@@ -15,7 +15,6 @@ from benchmarks.cost import (
     layers,
     measure,
     steps,
-    synthetic,
     tradeoff,
 )
 from benchmarks.cost.command import STUDIES
@@ -177,25 +176,6 @@ def test_surface_lies_in_the_unit_cube():
     assert 0.8 < points.max() < 1
 
 
-def test_synthetic(tmp_path):
-    rows = run_smoke(tmp_path, "synthetic")["cost_synthetic"]
-    assert is_png(tmp_path / "cost_synthetic.png")
-    by_model = {row["model"]: row for row in rows}
-    assert list(by_model) == list(synthetic.MODELS)
-    fno, dinozaur = by_model["fno"], by_model["dinozaur"]
-    assert fno["ratio_train"] == "1.000"
-    assert int(dinozaur["parameters"]) < int(fno["parameters"])
-    assert float(dinozaur["train_s"]) > 0
-    committed = tables.read_csv(tables.RESULTS / "cost_synthetic.csv")
-    assert list(rows[0]) == list(committed[0])
-
-
-def test_setting_of_the_paper():
-    case = STUDIES["synthetic"].cases["paper"]
-    assert (case.points, case.modes, case.width) == (64, 32, 128)
-    assert (synthetic.IN_CHANNELS, synthetic.OUT_CHANNELS) == (5, 7)
-
-
 def test_a_process_that_fails_or_dies_has_no_result(monkeypatch):
     with pytest.raises(ValueError, match=r"it ended without a result: no room$"):
         in_own_process("it", failing)
@@ -218,8 +198,6 @@ def test_committed_results_cover_all_layers():
     assert {(row["case"], row["layer"]) for row in rows} == {
         (case, layer) for case in layers.CASES for layer in layers.LAYERS
     }
-    rows = tables.read_csv(tables.RESULTS / "cost_synthetic.csv")
-    assert [row["model"] for row in rows] == list(synthetic.MODELS)
 
 
 def test_results_of_other_cases_are_kept(tmp_path, monkeypatch):

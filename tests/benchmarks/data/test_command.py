@@ -116,19 +116,6 @@ def test_command_names_wrong_values(tmp_path, capsys, name, option, value, messa
     assert not list(tmp_path.iterdir())
 
 
-def test_report_measures_every_data_set(tmp_path, capsys):
-    words = ["data", "report", "--smoke", "--workers", "1"]
-    assert main(words) == 2
-    assert "give --out" in capsys.readouterr().err
-    assert main([*words, "--out", str(tmp_path)]) == 0
-    rows = read_csv(tmp_path / "data.csv")
-    assert [row["dataset"] for row in rows] == list(GENERATED)
-    made = GENERATED["darcy"].make([0, 1], size=9)
-    assert rows[1]["target"] == "vorticity"
-    assert float(rows[0]["target_std"]) == pytest.approx(made["sol"].std(), rel=1e-3)
-    assert all(float(row["seconds"]) > 0 for row in rows)
-
-
 def test_committed_statistics_are_within_5_percent_of_the_public_ones():
     rows = {row["dataset"]: row for row in read_csv(RESULTS / "data.csv")}
     public = {"input_mean": 7.4836, "input_std": 4.49996}

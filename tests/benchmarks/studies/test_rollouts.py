@@ -42,8 +42,7 @@ def test_errors_are_those_of_the_definition(folder):
         normalizer.std.fill_(1)
     states = torch.from_numpy(splits.test.source.states)
     states = states[:, :1].expand(-1, 4, -1, -1)  # waves that stand still
-    training = SimpleNamespace(model=Halve())
-    rows = rollouts.evaluate(training, splits, states, draws=1)
+    rows = rollouts.evaluate(Halve(), splits, states, states[:0], draws=1)
     assert [row["step"] for row in rows] == ["001", "002", "003"]
     for row, expected in zip(rows, (1 / 2, 3 / 4, 7 / 8), strict=True):
         assert float(row["nrmse"]) == pytest.approx(expected, rel=1e-5)
@@ -55,7 +54,6 @@ def test_a_draw_keeps_its_posterior_sample(folder):
     states = torch.from_numpy(splits.test.source.states)
     torch.manual_seed(0)
     model = rollouts.build("Bayesian transport").eval()
-    model.noise_variance = 1e-12
     for layer in model.layers:
         layer.posterior_scale_tril = 0.5 * torch.eye(layer.posterior_size)
     with torch.no_grad():
@@ -70,6 +68,32 @@ def test_a_draw_keeps_its_posterior_sample(folder):
     assert (once - other)[:, 1].abs().max() > 1e-4
     expected = splits.normalizers["y"].inverse_transform(y)
     torch.testing.assert_close(once[:, 2], expected, atol=1e-4, rtol=1e-4)
+
+
+class Still:
+    """Predicts no change, whatever the posterior sample."""
+
+    def sample(self, x, n_samples, generator):
+        return x[None]
+
+    def predict(self, x, n_samples, generator):
+        return SimpleNamespace(mean=x)
+
+
+def test_noise_has_size_and_memory_of_the_errors(folder):
+    splits = load_splits("burgers", files=folder)
+    for normalizer in splits.normalizers.values():
+        normalizer.mean.zero_()
+        normalizer.std.fill_(1)
+    # A model that predicts no change errs by the noise of a random walk.
+    deviation, memory = 0.1, 0.8
+    start = torch.zeros(40, 60, 1, 32)
+    walk = rollouts.rollout(Still(), splits, start, 0, deviation, memory)
+    found = rollouts.errors_in_time(Still(), splits, walk)
+    assert found == pytest.approx((deviation, memory), rel=0.03)
+    first, last = (walk[:, i] - walk[:, i - 1] for i in (1, -1))
+    for noise in (first, last):  # stationary from the first step on
+        assert noise.std().item() == pytest.approx(deviation, rel=0.1)
 
 
 def test_the_command(folder, tmp_path, capsys):

@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
-from support.runs import is_png, record
+from support.runs import is_png
 
 from benchmarks import presets
 from benchmarks.__main__ import main
 from benchmarks.data.generators.car import car_mesh, draw_parameters
-from benchmarks.tables import records
 from benchmarks.tables.figure import roof
 from benchmarks.training import checkpoints
-from benchmarks.variants import VARIED
 
 
 @pytest.fixture(scope="module")
@@ -62,21 +60,6 @@ def test_run_that_is_no_longer_the_same_is_not_drawn(
         path.write_bytes(whole)
     assert "has 5 of 6 epochs" in capsys.readouterr().err
     assert main(words) == 0
-
-
-def test_ablation_is_drawn_from_the_results(tmp_path, capsys):
-    words = ["figure", "ablation", "--runs", str(tmp_path)]
-    assert main(words) == 2
-    assert "Run python -m benchmarks ablation" in capsys.readouterr().err
-    rows = [
-        record("darcy", model, preset=preset, relative_l2=str(0.01 * number))
-        for number, preset in enumerate(VARIED, 1)
-        for model in ("dinozaur", "fno")
-    ]
-    records.add(tmp_path / "runs.csv", rows)
-    path = tmp_path / "a.png"
-    assert main([*words, "--out", str(path)]) == 0
-    assert is_png(path)
 
 
 def test_roof_goes_from_nose_to_tail():

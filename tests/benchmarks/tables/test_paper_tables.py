@@ -72,57 +72,35 @@ def test_table_of_kernels_has_a_column_for_each_data_set(tmp_path, capsys):
     assert "5.00" in second
     assert "**30.00**" in second
     assert "90.00" not in shown
-    assert main(["table", "rates", "--out", str(tmp_path)]) == 0
-    assert "No results yet" in capsys.readouterr().out
-
-
-def test_table_of_initialisations(tmp_path, capsys):
-    other = {"preset": "torch-init"}
-    rows = [
-        record("car", "dinozaur", relative_l2="0.3"),
-        record("car", "gino", relative_l2="0.2", **other),
-        record("car", "dinozaur", relative_l2="0.4", **other),
-    ]
-    records.add(tmp_path / "runs.csv", rows)
-    words = ["table", "initialisation", "--out", str(tmp_path)]
-    assert main(words) == 0
-    shown = capsys.readouterr().out
-    cells = [cell.strip() for cell in line_of(shown, "| DINOZAUR ").split("|")]
-    assert cells[2:4] == ["40.00", "**30.00**"]
-    assert "**20.00**" in line_of(shown, "| GINO  ")
-    assert "Ahmed" not in shown
-    assert "TGINO" not in shown  # not trained with torch's
-    none = paper_tables.make_table("initialisation", [], "small")
-    assert "No results yet. Run `python -m benchmarks train-all car" in none
-    assert main([*words, "--preset", "paper"]) == 2
 
 
 def test_table_of_tuned_settings(tmp_path, capsys):
-    rows = [record("car", "dinozaur", relative_l2="0.3", epochs="6")]
+    rows = [record("car", "dinozaur", relative_l2="0.3")]
     none = paper_tables.make_table("tune", rows, "small")
-    assert none == "No results yet. Run `python -m benchmarks tune`."
-    for preset, error, epochs in (
-        ("small+width=32", 0.2, 6),
-        ("rate-0.03", 0.25, 6),  # of a finished comparison
-        ("small+width=8", 0.4, 4),
+    assert none.startswith("No results yet. Run `python -m benchmarks tune ")
+    for preset, error in (
+        ("small+width=32", "0.2"),
+        ("small+width=8", "0.4"),
+        ("rate-0.03", "0.25"),  # of a finished comparison
+        ("short+width=8", "0.5"),
     ):
-        values = {"relative_l2": str(error), "epochs": str(epochs), "preset": preset}
-        rows.append(record("car", "dinozaur", **values))
-    values = {"relative_l2": "0.3", "nll": "4.5", "preset": "small+kl-weight=16"}
-    rows.append(record("car", "dinozaur", 0, "fitted", "bayesian", **values))
+        rows.append(record("car", "dinozaur", relative_l2=error, preset=preset))
+    for noise, error in (("fixed", "0.1"), ("fitted", "0.6")):
+        values = {"relative_l2": error, "preset": "small+kl-weight=16"}
+        rows.append(record("car", "dinozaur", 0, noise, "bayesian", **values))
     records.add(tmp_path / "runs.csv", rows)
     words = ["table", "tune", "--out", str(tmp_path)]
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert "30.00" not in shown.partition("bayesian")[0]  # the test samples' result
+    assert "30.00" not in shown  # the test samples' result
+    assert "25.00" not in shown
+    assert "50.00" not in shown
     assert "**20.00**" in line_of(shown, "width=32")
-    assert " 25.00 |" in line_of(shown, "rate-0.03")
-    # Fewer epochs are not compared with more.
-    assert "**40.00**" in line_of(shown, "width=8")
-    assert "4 epochs**" in shown
-    assert "6 epochs**" in shown
-    assert "4.500" in line_of(shown, "kl-weight=16")
+    assert "40.00" in line_of(shown, "width=8")
+    assert "60.00" in line_of(shown, "DINOZAUR, bayesian")
     assert "held-out samples" in shown
+    assert main([*words, "--preset", "short"]) == 0
+    assert "**50.00**" in line_of(capsys.readouterr().out, "width=8")
     assert main([*words, "--preset", "paper"]) == 2
     assert "leave out --preset paper" in capsys.readouterr().err
 
@@ -139,3 +117,20 @@ def test_small_numbers_keep_their_digits():
         rows, "interval_score", paper_tables.MEASURES["interval_score"]
     )
     assert cell == "**0.00234**"
+
+
+def test_table_of_long_runs_has_the_errors_of_the_paper_and_minutes(tmp_path, capsys):
+    own = {"preset": "long", "seconds": "3600"}
+    rows = [
+        record("darcy", "fno", 0, relative_l2="0.014", **own),
+        record("darcy", "transport", 0, relative_l2="0.011", **own),
+        record("darcy", "tfno", 0, relative_l2="0.001"),  # another preset
+    ]
+    records.add(tmp_path / "runs.csv", rows)
+    assert main(["table", "length", "--preset", "long", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    cells = line_of(shown, "| FNO  ").replace(" ", "").split("|")
+    assert cells[3:6] == ["1.40", "0.90", "60"]
+    cells = line_of(shown, "| Transport ").replace(" ", "").split("|")
+    assert cells[3:6] == ["**1.10**", "-", "60"]
+    assert "TFNO" not in shown

@@ -54,9 +54,8 @@ def test_phases_of_a_warm_start():
 
 
 def test_layers_may_have_a_learning_rate_of_their_own():
-    experiment = Experiment("darcy", "dinozaur", "none", "smoke+layer-rate=10")
-    (phase,) = phases_of(experiment, 4)
-    assert phase.layer_rate == pytest.approx(10 * experiment.rate)
+    experiment = Experiment("darcy", "dinozaur", "none", "smoke")
+    phase = Phase(0, 4, experiment.rate, layer_rate=10 * experiment.rate)
     model = build(experiment)
     rates = {id(p): g["lr"] for g in begin(phase, model) for p in g["params"]}
     for name, parameter in model.named_parameters():

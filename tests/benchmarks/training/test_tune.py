@@ -40,7 +40,7 @@ def test_values_are_trained_and_shown(options, tmp_path, capsys):
     assert len({row["relative_l2"] for row in rows}) == 2
     assert main([*words, "--dry-run"]) == 0
     assert "0 of 2 runs are left" in capsys.readouterr().out
-    assert main(["table", "tune", "--out", str(tmp_path)]) == 0
+    assert main(["table", "tune", "--preset", "smoke", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "learning-rate=0.003" in shown
     assert "held-out samples" in shown
