@@ -25,6 +25,15 @@ METHODS = {
     "bayesian-posterior": "Bayesian, posterior refitted",
     "bayesian-all": "Bayesian, all refitted",
 }
+#: Left out of the tables: refits, a finished study, and samples that hardly vary.
+HIDDEN = {
+    *(
+        (method, noise)
+        for method in ("bayesian-posterior", "bayesian-all")
+        for noise in NOISES
+    ),
+    *(("laplace", noise) for noise in ("white", "correlated")),
+}
 #: Lines of the short table.
 PLAIN = {
     ("deterministic", "white"): "deterministic, independent noise",
@@ -46,7 +55,11 @@ def place(row: Row) -> tuple[Any, ...]:
 
 def show(rows: Sequence[Row], dataset: str) -> str:
     """Return a table for each distribution, and a line on how they were made."""
-    own = [row for row in rows if row["dataset"] == dataset]
+    own = [
+        row
+        for row in rows
+        if row["dataset"] == dataset and (row["method"], row["noise"]) not in HIDDEN
+    ]
     if not own:
         return f"No results yet. Run `python -m benchmarks quantities {dataset}`."
     blocks = []
@@ -59,10 +72,11 @@ def show(rows: Sequence[Row], dataset: str) -> str:
 
 
 def _samples(rows: Sequence[Row]) -> str:
-    """Return what the samples contribute, a line for each method and noise."""
+    """Return what samples with a temperature contribute, a line for each method."""
     titles = ["Method", "Noise", "Temperature", "Share of the variance"]
     lines = [[*titles, "Rank corr. of error and std", "Posterior scale"]]
-    fields = [r for r in rows if r["quantity"] == POINTS]
+    shown = ("tempered", "amplitude")
+    fields = [r for r in rows if r["quantity"] == POINTS and r["noise"] in shown]
     for method, noise in dict.fromkeys((r["method"], r["noise"]) for r in fields):
         own = [r for r in fields if (r["method"], r["noise"]) == (method, noise)]
         scaled = [r for r in own if r["posterior_scale"]]

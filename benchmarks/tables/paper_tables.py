@@ -16,14 +16,13 @@ from benchmarks.experiments import (
     Experiment,
     all_experiments,
     models_of,
-    table_experiments,
 )
 from benchmarks.tables import markdown
-from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY, Number
+from benchmarks.tables.paper import ERRORS, PARAMETERS, UNCERTAINTY
 from benchmarks.tables.records import Record
 from benchmarks.tables.significance import NOTE, Errors, p_values
 
-TABLES = ("1", "2", "tune", "kernels", "sweep", "authors", "length")
+TABLES = ("1", "2", "tune", "kernels", "sweep", "authors", "authors-short")
 NOTHING = "-"
 NOISE_NAMES = {"fixed": "e⁻⁴", "fitted": "fitted", "evidence": "evidence"}
 
@@ -64,11 +63,12 @@ def make_table(
         command = "tune navier_stokes dinozaur --preset short --kernels 4"
     elif name == "sweep":
         blocks, command = sweep.sweep(found), "tune-all"
-    elif name == "authors":
-        blocks = sweep.authors(found, errors or {})
+    elif name in ("authors", "authors-short"):
+        short = name == "authors-short"
+        blocks = (
+            sweep.authors_short(found) if short else sweep.authors(found, errors or {})
+        )
         command = "train-all darcy --preset authors-81 --files FOLDER"
-    elif name == "length":
-        blocks, command = sweep.length(found), "train-all darcy --preset long"
     else:
         own = [record for record in found if record["preset"] == preset]
         make = partial(deterministic, errors=errors) if name == "1" else uncertain
@@ -88,17 +88,16 @@ def deterministic(
         model: group
         for model in models_of(dataset)
         if (group := select(found, Experiment(dataset, model), "none"))
-        or (dataset, model) in ERRORS
     }
     models, groups = list(by_model), list(by_model.values())
-    if not any(groups):
+    if not groups:
         return None
     ours, p = column(groups, "relative_l2", measure), p_values(groups, errors or {})
     theirs = _marked([ERRORS.get((dataset, model)) for model in models], measure)
     lines = []
     for i, (model, group) in enumerate(by_model.items()):
         thousands = PARAMETERS.get((dataset, model))
-        size = f"{int(group[0]['parameters']) / 1000:,.1f}" if group else NOTHING
+        size = f"{int(group[0]['parameters']) / 1000:,.1f}"
         size_paper = NOTHING if thousands is None else f"{thousands:,.1f}"
         values = [ours[i], p[i], theirs[i]] if any(p) else [ours[i], theirs[i]]
         lines.append([MODELS[model].title, size, size_paper, *values])
@@ -108,32 +107,28 @@ def deterministic(
 
 
 def uncertain(dataset: str, found: list[Record]) -> str | None:
-    """Return table 2 of one data set: every kind of uncertainty with every noise."""
-    listed = table_experiments(dataset)
+    """Return table 2 of one data set, and below it the paper's own numbers."""
     groups = {
         (experiment, noise): rows
         for experiment in all_experiments(dataset)
         if experiment.uncertainty != "none"
         for noise in experiment.noises
-        if (rows := select(found, experiment, noise)) or experiment in listed
+        if (rows := select(found, experiment, noise))
     }
-    own = list(groups.values())
-    if not any(own):
+    if not groups:
         return None
+    theirs = UNCERTAINTY if dataset == "car" else {}
     lines = [
         [short_title(e.model), e.uncertainty, NOISE_NAMES[noise]] for e, noise in groups
     ]
-    columns = ["Model", "Uncertainty", "Noise"]
+    lines += [[short_title(model), kind, "paper's"] for model, kind in theirs]
     for key, measure in MEASURES.items():
-        cells = [column(own, key, measure)]
-        columns.append(measure.title)
-        theirs = [_paper(e, noise, key) for e, noise in groups]
-        if any(theirs):
-            columns.append("Paper's")
-            cells.append(_marked(theirs, measure))
-        for line, *more in zip(lines, *cells, strict=True):
-            line.extend(more)
-    return _block(DATASETS[dataset], columns, lines, own)
+        cells = column(list(groups.values()), key, measure)
+        cells += _marked([numbers.get(key) for numbers in theirs.values()], measure)
+        for line, cell in zip(lines, cells, strict=True):
+            line.append(cell)
+    columns = ["Model", "Uncertainty", "Noise", *(m.title for m in MEASURES.values())]
+    return _block(DATASETS[dataset], columns, lines, list(groups.values()))
 
 
 def swept(found: list[Record], base: str) -> list[str]:
@@ -228,15 +223,6 @@ def _marked(
         mark = "**" if float(text) == best else ""
         cells.append(f"{mark}{text}{spread}{mark}")
     return cells
-
-
-def _paper(experiment: Experiment, noise: str, key: str) -> Number | None:
-    """Return the paper's number; it has one noise for each kind of uncertainty."""
-    bayesian = experiment.uncertainty == "bayesian"
-    if experiment.dataset != "car" or noise != ("fitted" if bayesian else "fixed"):
-        return None
-    names = (experiment.model, experiment.uncertainty)
-    return UNCERTAINTY.get(names, {}).get(key)
 
 
 def note(groups: Sequence[list[Record]]) -> str:

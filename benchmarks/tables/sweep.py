@@ -1,9 +1,11 @@
 """Tables of chosen learning rates, and of the data from the FNO authors' generator."""
 
+from neuralop.utils import count_model_params
+
 from benchmarks.experiments import DATASETS, MODELS, Experiment, models_of
+from benchmarks.models import build
 from benchmarks.rates import RATES, trials
-from benchmarks.tables import markdown
-from benchmarks.tables.paper import ERRORS
+from benchmarks.tables import markdown, mean_and_deviation
 from benchmarks.tables.paper_tables import (
     MEASURES,
     NOTHING,
@@ -16,8 +18,8 @@ from benchmarks.tables.records import Record
 from benchmarks.tables.significance import NOTE, Errors, p_values
 
 AUTHORS = ("authors-81", "authors-241")
-#: Models of the table of long runs in README.
-LENGTH = ("fno", "tfno", "dinozaur_plain", "dinozaur", "transport")
+#: Models of README's table.
+SHORT = ("fno", "tfno_10", "dinozaur", "shells")
 
 
 def sweep(found: list[Record]) -> list[str]:
@@ -80,27 +82,35 @@ def authors(found: list[Record], errors: Errors) -> list[str]:
     return [f"{markdown([head, *lines])}\n\n{note(coarse)} {NOTE}"]
 
 
-def length(found: list[Record]) -> list[str]:
-    """Return Darcy flow of the paper's protocol, with the paper's own errors."""
-    groups = {
-        model: own
-        for model in LENGTH
-        if (own := select(found, Experiment("darcy", model), "none", "long"))
-    }
-    if not groups:
-        return []
-    cells = column(list(groups.values()), "relative_l2", MEASURES["relative_l2"])
-    lines = []
-    for cell, (model, own) in zip(cells, groups.items(), strict=True):
-        theirs = ERRORS.get(("darcy", model))
-        minutes = sum(float(r["seconds"]) for r in own) / len(own) / 60
-        lines.append(
-            [
-                short_title(model),
-                f"{int(own[0]['parameters']):,}",
-                *(cell, f"{theirs[0]:.2f}" if theirs else NOTHING),
-                f"{minutes:.0f}",
-            ]
+def authors_short(found: list[Record]) -> list[str]:
+    """Return the models that most readers know, and the times of their runs."""
+    groups = [
+        (
+            model,
+            *(select(found, Experiment("darcy", model), "none", p) for p in AUTHORS),
         )
-    head = ["Model", "Parameters", "RL2 at 61² (10⁻²)", "Paper's at 241²", "Minutes"]
-    return [f"{markdown([head, *lines])}\n\n{note(list(groups.values()))}"]
+        for model in SHORT
+    ]
+    lines = [
+        [
+            short_title(model),
+            f"{_real_parameters(model):,}",
+            *(
+                mean_and_deviation([100 * float(r["relative_l2"]) for r in own])
+                for own in both
+            ),
+            f"{min(float(r['seconds']) for r in both[0]) / 60:.1f}",
+        ]
+        for model, *both in groups
+        if all(both)
+    ]
+    if not lines:
+        return []
+    head = ["Model", "Parameters", "RL2 at 81² (10⁻²)", "RL2 at 241² (10⁻²)", "Minutes"]
+    return [f"{markdown([head, *lines])}\n\n{note([own for _, own, _ in groups])}"]
+
+
+def _real_parameters(model: str) -> int:
+    """Count a complex parameter as two, as neuraloperator does."""
+    found = build(Experiment("darcy", model, preset=AUTHORS[0]))
+    return int(count_model_params(found))

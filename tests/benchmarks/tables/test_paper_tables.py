@@ -25,30 +25,29 @@ def results(tmp_path):
 def test_table_1_has_means_deviations_and_the_best_in_bold(results, capsys):
     assert main(["table", "1", "--out", str(results)]) == 0
     shown = capsys.readouterr().out
-    assert "1.20 ± 0.20" in line_of(shown, "| FNO  ")
-    assert "0.90 ± 0.03" in line_of(shown, "| FNO  ")  # the paper's
-    assert "**1.10 ± 0.00**" in line_of(shown, "| DINOZAUR  ")
-    assert "**0.75 ± 0.10**" in line_of(shown, "| DINOZAUR  ")
-    assert "12.3" in line_of(shown, "| DINOZAUR  ")
+    assert "1.20 ± 0.20" in line_of(shown, "| FNO ")
+    assert "0.90 ± 0.03" in line_of(shown, "| FNO ")  # the paper's
+    assert "**1.10 ± 0.00**" in line_of(shown, "| DINOZAUR ")
+    assert "**0.75 ± 0.10**" in line_of(shown, "| DINOZAUR ")
+    assert "12.3" in line_of(shown, "| DINOZAUR ")
     assert "Mean ± standard deviation of 3 seeds" in shown
     assert "Navier" not in shown  # no results
 
 
-def test_table_2_has_all_noises_and_the_paper_once(results, capsys):
+def test_table_2_has_our_results_and_below_them_the_papers(results, capsys):
     assert main(["table", "2", "--out", str(results)]) == 0
     shown = capsys.readouterr().out.splitlines()
-    fixed, fitted = [
-        line for line in shown if "| DINOZAUR " in line and "bayes" in line
-    ]
-    assert "**-2.500**" in fitted
-    assert "**2.767 ± 0.011**" in fitted
-    assert "2.767" not in fixed
-    dropout = [line for line in shown if "| TGINO " in line and "dropout" in line]
-    assert "e⁻⁴" in dropout[0]
-    assert "2.996 ± 0.010" in dropout[0]
-    assert "2.996" not in dropout[1]
+    ours, theirs = [line for line in shown if "DINOZAUR" in line and "bayes" in line]
+    assert "fitted" in ours
+    assert "**-2.500**" in ours
+    assert "paper's" in theirs
+    assert "**2.767 ± 0.011**" in theirs
+    ours, theirs = [line for line in shown if "| TGINO " in line and "dropout" in line]
+    assert "e⁻⁴" in ours
+    assert "3.250" in ours
+    assert "2.996 ± 0.010" in theirs
     # Without results, but in the paper.
-    assert [line for line in shown if "| GINO " in line and "laplace" in line]
+    assert len([x for x in shown if "| GINO " in x and "laplace" in x]) == 1
     assert any("One seed" in line for line in shown)
 
 
@@ -119,18 +118,31 @@ def test_small_numbers_keep_their_digits():
     assert cell == "**0.00234**"
 
 
-def test_table_of_long_runs_has_the_errors_of_the_paper_and_minutes(tmp_path, capsys):
-    own = {"preset": "long", "seconds": "3600"}
+def test_table_1_leaves_out_models_without_results(tmp_path, capsys):
     rows = [
-        record("darcy", "fno", 0, relative_l2="0.014", **own),
-        record("darcy", "transport", 0, relative_l2="0.011", **own),
-        record("darcy", "tfno", 0, relative_l2="0.001"),  # another preset
+        record("darcy", "fno", relative_l2="0.014", preset="long"),
+        record("darcy", "tfno", relative_l2="0.001"),  # another preset
     ]
     records.add(tmp_path / "runs.csv", rows)
-    assert main(["table", "length", "--preset", "long", "--out", str(tmp_path)]) == 0
+    assert main(["table", "1", "--preset", "long", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    cells = line_of(shown, "| FNO  ").replace(" ", "").split("|")
-    assert cells[3:6] == ["1.40", "0.90", "60"]
-    cells = line_of(shown, "| Transport ").replace(" ", "").split("|")
-    assert cells[3:6] == ["**1.10**", "-", "60"]
+    assert "**1.40**" in line_of(shown, "| FNO ")
     assert "TFNO" not in shown
+
+
+def test_short_table_of_the_authors_data(tmp_path, capsys):
+    coarse, fine = ({"preset": f"authors-{n}"} for n in (81, 241))
+    rows = [
+        record("darcy", "fno", s, relative_l2=error, seconds=seconds, **coarse)
+        for s, (error, seconds) in enumerate([("0.02", "300"), ("0.04", "240")])
+    ]
+    rows += [record("darcy", "fno", relative_l2="0.05", **fine)]
+    rows += [record("darcy", "dinozaur", relative_l2="0.01", **coarse)]
+    records.add(tmp_path / "runs.csv", rows)
+    assert main(["table", "authors-short", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    cells = line_of(shown, "| FNO ").replace(" ", "").split("|")
+    assert cells[3:6] == ["3.00±1.41", "5.00", "4.0"]
+    complex_weights = 4 * 24 * 24 * 12 * 7  # blocks, channels, modes
+    assert complex_weights * 2 < int(cells[2].replace(",", "")) < complex_weights * 2.1
+    assert "DINOZAUR" not in shown  # not tested at 241²
