@@ -106,7 +106,7 @@ def decoded_model(entry: Mapping[str, Any]) -> Any:
     models = {cls.__name__: cls for cls in BaseModel._models.values()}
     cls = _known("model", entry["class"], models)
     arguments = {name: decoded(v) for name, v in entry["arguments"].items()}
-    # What happens to be drawn for weights that are replaced is nobody's business.
+    # Weights that are drawn here are replaced, so the caller's generator must not move.
     with torch.random.fork_rng(devices=[]):
         return cls(**arguments)
 

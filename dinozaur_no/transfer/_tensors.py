@@ -27,7 +27,10 @@ def bytes_of(tensors: Mapping[str, Tensor]) -> bytes:
     header, parts, start = {}, [], 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
-            raise TypeError(f"{name} has the dtype {tensor.dtype}, which has no bytes")
+            raise TypeError(
+                f"{name} has the dtype {tensor.dtype}, which cannot be stored; convert "
+                "it, such as with .float()"
+            )
         plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         part = plain.flatten().view(torch.uint8).numpy().tobytes()
         header[name] = {
@@ -48,14 +51,15 @@ def tensors_of(content: bytes, device: Any = None) -> dict[str, Tensor]:
     header = json.loads(content[8:end])
     if not isinstance(header, dict):
         raise ValueError("its header is not one of named tensors")
-    return {name: _tensor(header[name], content[end:], device) for name in header}
+    data = memoryview(content)[end:]  # a slice of bytes would be a copy
+    return {name: _tensor(header[name], data, device) for name in header}
 
 
-def _tensor(entry: Any, data: bytes, device: Any) -> Tensor:
+def _tensor(entry: Any, data: memoryview, device: Any) -> Tensor:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, end = entry["data_offsets"]
     part = bytearray(data[start:end])
     if math.prod(shape) * dtype.itemsize != len(part) or start < 0:
-        raise ValueError(f"{len(part)} bytes are no {dtype} of shape {shape}")
+        raise ValueError(f"{len(part)} bytes are not a {dtype} of shape {shape}")
     flat = torch.frombuffer(part, dtype=dtype) if part else torch.empty(0, dtype=dtype)
     return flat.view(shape).to(device)

@@ -11,12 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from neuralop.layers.base_spectral_conv import BaseSpectralConv
+from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.models.base_model import BaseModel
 from torch import Tensor, nn
 
 from .._torch import write_atomically
 from ..layers.conditional import Conditioned
-from ..layers.diffusion import DiffusionSpectralConv
 from ..uncertainty import CorrelatedNoise, Deterministic, VariationalOperator
 from ._json import decoded, decoded_model, encoded, encoded_model
 from ._tensors import bytes_of, tensors_of
@@ -81,11 +82,7 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
         "versions": {name: version(name) for name in ("dinozaur-no", "neuraloperator")},
         "model": encoded_model(inner),
         "wrappers": wrappers,
-        # Both can be set after a layer was built.
-        "layers": {
-            name: {"n_modes": layer.n_modes, "extent": list(layer.extent)}
-            for name, layer in _layers(inner).items()
-        },
+        "layers": {name: _settings(layer) for name, layer in _layers(inner).items()},
     }
     state = model.state_dict()
     tensors = {name: v for name, v in state.items() if isinstance(v, Tensor)}
@@ -131,7 +128,9 @@ def load_pretrained(
             model = _decoded_wrapper(entry, model)
         for name, values in config["layers"].items():
             layer = _layers(inner)[name]
-            layer.n_modes, layer.extent = values["n_modes"], tuple(values["extent"])
+            layer.n_modes = values["n_modes"]
+            if "extent" in values:
+                layer.extent = tuple(values["extent"])
         model.load_state_dict(weights, assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise ValueError(
@@ -142,9 +141,23 @@ def load_pretrained(
     return model.eval()
 
 
-def _layers(model: nn.Module) -> dict[str, DiffusionSpectralConv]:
-    modules = model.named_modules()
-    return {name: m for name, m in modules if isinstance(m, DiffusionSpectralConv)}
+def _layers(model: nn.Module) -> dict[str, Any]:
+    """Return the spectral convolutions of a model, by name."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, BaseSpectralConv) and hasattr(module, "n_modes")
+    }
+
+
+def _settings(layer: Any) -> dict[str, list[int] | list[float]]:
+    """Return what can be set after a layer was built."""
+    modes = [int(m) for m in layer.n_modes]
+    if isinstance(layer, SpectralConv) and not layer.complex_data:
+        modes[-1] = max(1, 2 * (modes[-1] - 1))  # upstream shows m // 2 + 1 for m
+    if not hasattr(layer, "extent"):
+        return {"n_modes": modes}
+    return {"n_modes": modes, "extent": [float(length) for length in layer.extent]}
 
 
 def _encoded_wrapper(module: nn.Module) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from neuralop.layers.embeddings import GridEmbeddingND
+from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.models import FNO, GINO, TFNO
 from support.contract import smooth
 from support.models import Hot, dependent
@@ -129,6 +130,25 @@ def test_what_was_set_after_building_stays(tmp_path):
     x = smooth(1, 2, (8, 9))
     assert torch.equal(again(x), model(x))
     assert again.fno_blocks.convs[0].n_modes == [2, 2]
+
+
+@pytest.mark.parametrize("modes", [(2, 1), (3, 4), (4, 3)])
+@pytest.mark.parametrize("complex_data", [False, True])
+@pytest.mark.parametrize(
+    "conv", [DiffusionSpectralConv, GradientSpectralConv, SpectralConv]
+)
+def test_modes_and_extent_of_every_layer_stay(conv, complex_data, modes, tmp_path):
+    options = {"max_n_modes": SMALL[0], "complex_data": complex_data}
+    model = FNO(*SMALL, conv_module=conv, **options).eval()
+    model.fno_blocks.n_modes = modes
+    if conv is not SpectralConv:
+        model.fno_blocks.convs[1].extent = (3.0, 2.0)
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    x = smooth(1, 2, (8, 9))
+    x = torch.complex(x, x.flip(-1)) if complex_data else x
+    assert torch.equal(again(x), model(x))
+    for one, two in zip(again.fno_blocks.convs, model.fno_blocks.convs, strict=True):
+        assert list(one.n_modes) == list(two.n_modes)
 
 
 def test_map_location(tmp_path):
@@ -277,8 +297,26 @@ def test_the_package_safetensors_reads_the_weights():
         for name, value in tensors.items():
             assert found[name].dtype == value.dtype
             assert torch.equal(found[name], value)
-    with pytest.raises(TypeError, match=r"a has the dtype torch\.uint16"):
+    message = r"a has the dtype torch\.uint16, which cannot be stored; convert"
+    with pytest.raises(TypeError, match=message):
         bytes_of({"a": torch.ones(1, dtype=torch.uint16)})
+
+
+class Counted(bytes):
+    """Bytes that count how many of them were copied."""
+
+    copied = 0
+
+    def __getitem__(self, place):
+        found = super().__getitem__(place)
+        self.copied += len(found) if isinstance(place, slice) else 1
+        return found
+
+
+def test_every_tensor_is_read_once():
+    content = Counted(bytes_of({str(i): torch.ones(1000) for i in range(20)}))
+    assert len(tensors_of(content)) == 20
+    assert content.copied < len(content)
 
 
 def edit(folder, **changes):
