@@ -12,6 +12,9 @@ import functools
 import inspect
 from typing import Any, TypeVar, cast
 
+import numpy as np
+from torch import Tensor
+
 C = TypeVar("C", bound="ConfigurableClass")
 
 
@@ -50,13 +53,14 @@ class ConfigurableClass(type):
         if not merged:
             return cls
         frozen = tuple((name, _frozen(merged[name])) for name in sorted(merged))
-        return cast(C, _configured(base, frozen))
+        return cast(C, _configured(base, frozen, _types(frozen)))
 
 
 @functools.cache
 def _configured(
-    base: ConfigurableClass, options: tuple[tuple[str, Any], ...]
+    base: ConfigurableClass, options: tuple[tuple[str, Any], ...], types: Any
 ) -> ConfigurableClass:
+    """Make a class. The types are for the cache, to which 4, 4.0 and True are equal."""
     defaults = dict(options)
     name = f"{base.__name__}({', '.join(f'{k}={v!r}' for k, v in options)})"
 
@@ -78,7 +82,7 @@ def _configured(
 
 
 def _keyword_arguments(cls: type) -> set[str]:
-    """Names of the options along the chain of constructors."""
+    """Return the names of the options along the chain of constructors."""
     names: set[str] = set()
     for parent in cls.__mro__:
         if "__init__" not in parent.__dict__:
@@ -92,7 +96,9 @@ def _keyword_arguments(cls: type) -> set[str]:
 
 
 def _frozen(value: Any) -> Any:
-    """Return the same value in hashable form."""
+    """Return the same value in hashable form; arrays become numbers."""
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(v) for v in value)
     try:
@@ -103,6 +109,11 @@ def _frozen(value: Any) -> Any:
             "use numbers, strings, booleans or tuples of them"
         ) from error
     return value
+
+
+def _types(value: Any) -> Any:
+    """Return the type of a value, or those of all values in a tuple."""
+    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
 
 
 def _reduce(cls: ConfigurableClass) -> Any:

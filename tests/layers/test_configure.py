@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from neuralop.layers.base_spectral_conv import BaseSpectralConv
@@ -36,6 +37,33 @@ def test_order_of_options_does_not_matter(conv):
 @every_conv
 def test_lists_are_tuples(conv):
     assert conv.configure(extent=[1.0, 2.0]) is conv.configure(extent=(1.0, 2.0))
+
+
+@every_conv
+@pytest.mark.parametrize(
+    "extent",
+    [
+        torch.tensor([1.0, 2.0]),
+        np.array([1.0, 2.0]),
+        [np.float64(1.0), torch.tensor(2.0, requires_grad=True)],
+    ],
+)
+def test_arrays_are_tuples_of_numbers(conv, extent):
+    assert conv.configure(extent=extent) is conv.configure(extent=(1.0, 2.0))
+    assert conv.configure(extent=extent)._options == {"extent": (1.0, 2.0)}
+
+
+@pytest.mark.parametrize("wrong", [4.0, True])
+def test_a_number_of_another_type_is_another_option(wrong):
+    """Whatever was configured before, a layer gets the numbers that were given."""
+    conv = DiffusionSpectralConv
+    assert conv.configure(kernels=wrong)._options == {"kernels": wrong}
+    right = conv.configure(kernels=int(wrong))
+    assert right is not conv.configure(kernels=wrong)
+    assert type(right._options["kernels"]) is int
+    pair = conv.configure(extent=(int(wrong), 2))
+    assert pair is not conv.configure(extent=(wrong, 2))
+    assert right(2, 2, (4, 4)).kernels == int(wrong)
 
 
 def test_same_options_of_different_classes():
