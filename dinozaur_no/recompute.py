@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from ._torch import inside_transform
 
 Context = AbstractContextManager[None]
+States = list[tuple[nn.Module, dict[str, Any]]]
 Model = TypeVar("Model", bound=nn.Module)
 
 # Attributes of layers that belong to one call: the mode, conditions, posterior samples,
@@ -37,7 +38,7 @@ class _Recomputed:
         states = [(module, _call_state(module)) for module in self.modules()]
 
         def contexts() -> tuple[Context, Context]:
-            return nullcontext(), _restored(states)
+            return nullcontext(), _Restored(states)
 
         return checkpoint(
             forward, *args, use_reentrant=False, context_fn=contexts, **kwargs
@@ -120,14 +121,20 @@ def _call_state(module: nn.Module) -> dict[str, Any]:
     return {**state, "_parameters": dict(module._parameters)}
 
 
-@contextmanager
-def _restored(states: list[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
-    """Give modules their former states inside."""
-    before = [(module, _call_state(module)) for module, _ in states]
+class _Restored:
+    """Give modules their former states inside; every backward pass enters it again."""
+
+    def __init__(self, states: States) -> None:
+        self.states, self.before = states, states[:0]
+
+    def __enter__(self) -> None:
+        self.before = [(module, _call_state(module)) for module, _ in self.states]
+        _update(self.states)
+
+    def __exit__(self, *error: object) -> None:
+        _update(self.before)
+
+
+def _update(states: States) -> None:
     for module, state in states:
         vars(module).update(state)
-    try:
-        yield
-    finally:
-        for module, state in before:
-            vars(module).update(state)

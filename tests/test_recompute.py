@@ -68,6 +68,25 @@ def test_same_results_bit_by_bit(conv, options):
     assert_identical(results(plain, x), results(recomputed, x))
 
 
+def test_several_backward_passes():
+    plain, recomputed = both(fno(TRANSPORT))
+    x = smooth(2, 2, (9, 8))
+    found = []
+    for model in (plain, recomputed):
+        parameters = tuple(model.parameters())
+        loss = model(x).square().mean()
+        once = torch.autograd.grad(loss, parameters, retain_graph=True)
+        again = torch.autograd.grad(loss, parameters)
+        assert_identical(once, again)
+        x_own = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(
+            model(x_own).square().sum(), x_own, create_graph=True
+        )
+        slope.square().sum().backward()  # as in a loss with derivatives
+        found.append([*once, x_own.grad])
+    assert_identical(*found)
+
+
 def test_memory_and_undo():
     plain, recomputed = both(fno())
     x = torch.randn(2, 2, 32, 32)

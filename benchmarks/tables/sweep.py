@@ -84,30 +84,23 @@ def authors(found: list[Record], errors: Errors) -> list[str]:
 
 def authors_short(found: list[Record]) -> list[str]:
     """Return the models that most readers know, and the times of their runs."""
-    groups = [
-        (
-            model,
-            *(select(found, Experiment("darcy", model), "none", p) for p in AUTHORS),
-        )
-        for model in SHORT
-    ]
-    lines = [
-        [
-            short_title(model),
-            f"{_real_parameters(model):,}",
-            *(
-                mean_and_deviation([100 * float(r["relative_l2"]) for r in own])
-                for own in both
-            ),
-            f"{min(float(r['seconds']) for r in both[0]) / 60:.1f}",
-        ]
-        for model, *both in groups
-        if all(both)
-    ]
+    lines, shown = [], []
+    for model in SHORT:
+        experiment = Experiment("darcy", model)
+        coarse, fine = (select(found, experiment, "none", p) for p in AUTHORS)
+        if coarse and fine:
+            errors = [
+                [100 * float(r["relative_l2"]) for r in own] for own in (coarse, fine)
+            ]
+            minutes = min(float(r["seconds"]) for r in coarse) / 60
+            size = f"{_real_parameters(model):,}"
+            cells = [*map(mean_and_deviation, errors), f"{minutes:.1f}"]
+            lines.append([short_title(model), size, *cells])
+            shown.append(coarse)
     if not lines:
         return []
     head = ["Model", "Parameters", "RL2 at 81² (10⁻²)", "RL2 at 241² (10⁻²)", "Minutes"]
-    return [f"{markdown([head, *lines])}\n\n{note([own for _, own, _ in groups])}"]
+    return [f"{markdown([head, *lines])}\n\n{note(shown)}"]
 
 
 def _real_parameters(model: str) -> int:

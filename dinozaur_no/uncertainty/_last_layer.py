@@ -150,10 +150,10 @@ def sums_over_data(
             gram += rows.mT @ rows
     if not count:
         raise ValueError("loader is empty; the posterior needs training data")
-    if not bool(gram.isfinite().all()):
+    if not bool(gram.isfinite().all()) or not bool(squares.isfinite()):
         raise ValueError(
-            "the features of the last layer are not finite; look for nan or inf in "
-            "the data and in the weights"
+            "the features of the last layer or the residuals are not finite; look for "
+            "nan or inf in the data and in the weights"
         )
     return gram, squares, gram.new_tensor(count)
 

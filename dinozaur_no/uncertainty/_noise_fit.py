@@ -83,12 +83,6 @@ def observe_means(
 ) -> Observed:
     """Collect residuals of predicted means, with variances and pairs of samples."""
     given = {"n_samples": None, "generator": None, "chunk_size": None, **options}
-    unknown = given.keys() - {"n_samples", "generator", "chunk_size"}
-    if unknown:
-        raise TypeError(
-            f"fit_noise has no option {min(unknown)}; with correlated noise or a "
-            "temperature it takes n_samples, generator and chunk_size"
-        )
     checked = operator._checked(**given)
     found = Observed([], [], [], [], [])
     for batch in batches:

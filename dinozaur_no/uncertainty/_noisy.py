@@ -62,7 +62,10 @@ class NoisyModule(nn.Module):
         batches: Iterable[Any],
         residuals_of: Literal["samples", "mean"] = "samples",
         temperature: bool = False,
-        **options: Any,
+        *,
+        n_samples: int | None = None,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
     ) -> Tensor:
         """Fit the noise to the residuals of these batches, perhaps with a temperature.
 
@@ -91,10 +94,10 @@ class NoisyModule(nn.Module):
             Residuals are then those of the mean. A temperature is no part of Bayes'
             rule: it states by how much held-out errors, where samples differ, exceed
             the spread of the samples. It is bounded such that means of whole samples
-            vary at most as much as means of residuals.
-        **options
-            Options of ``predict``, such as ``n_samples``, if residuals are those of
-            the mean.
+            vary at most as much as means of residuals. A temperature that was set
+            or fitted before stays if this is False.
+        n_samples, generator, chunk_size : optional
+            As for ``predict``, if residuals are those of the mean.
 
         Returns
         -------
@@ -102,6 +105,14 @@ class NoisyModule(nn.Module):
             The variance of the noise, on average over the points.
         """
         one_of("residuals_of", residuals_of, ("samples", "mean"))
+        given = dict(n_samples=n_samples, generator=generator, chunk_size=chunk_size)
+        options = {name: value for name, value in given.items() if value is not None}
+        self._checked(n_samples, generator, chunk_size)
+        if options and residuals_of == "samples" and not temperature:
+            raise ValueError(
+                f"{min(options)} has no effect on residuals of samples, of which there "
+                "is one per batch; pass residuals_of='mean' or temperature=True"
+            )
         if self.noise is not None or temperature:
             return self._fit_spectrum(batches, residuals_of, temperature, options)
         if residuals_of == "mean":

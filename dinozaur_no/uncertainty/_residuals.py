@@ -26,6 +26,10 @@ def checked_batches(
     for field in fields:
         if field.is_complex():
             raise TypeError("residuals are complex; pass torch.view_as_real of them")
+        if not field.is_floating_point():
+            raise TypeError(
+                f"residuals have dtype {field.dtype}; pass residuals.float()"
+            )
         if not field.numel() or not bool(field.isfinite().all()):
             raise ValueError(
                 f"residuals of shape {tuple(field.shape)} are empty, nan or infinite; "
@@ -64,11 +68,10 @@ def check_spectrum(residuals: Sequence[Tensor], where: Sequence[Tensor | None]) 
             "and better 50; without where, fields are (b, c, *grid)"
         )
     channels = layouts[0].channels
-    if n < channels:
+    if where[0] is None and channels > max(n, *(own.n_points for own in layouts)):
         raise ValueError(
-            f"residuals has {n} fields of {channels} channels; a spectrum for each "
-            "channel needs at least as many fields. Values (b, points, c) on points "
-            "need their positions, where"
+            f"residuals has {n} fields of {channels} channels with fewer points; "
+            "values (b, points, c) on points need their positions, where"
         )
     firsts = [own.channels_first(r) for own, r in zip(layouts, residuals)]
     for channel in range(channels):

@@ -26,8 +26,11 @@ from ._spectrum_equations import (
     grids_equations,
 )
 
-#: Number of times, log-spaced.
-_TIMES = 24
+#: Number of times.
+_TIMES = 25
+#: The longest time, after which only constants are left: exp(-2 pi^2 _LONGEST) is less
+#: than 1e-17. Without it errors that are nearly constant would fit no time.
+_LONGEST = 2.0
 #: Steps at most; it took 5 to 8 in all problems tried.
 _STEPS = 30
 #: Relative change of the unknowns that ends the steps.
@@ -131,11 +134,10 @@ class SpectrumFit:
             parts, modes, largest = clouds_equations(
                 residuals, deviations, positions, box.double(), n_functions
             )
-        # From a field that is nearly constant to one that a grid just resolves.
-        shortest = min(0.5 / largest, 0.25)
-        self._times = torch.logspace(
-            math.log10(0.5), math.log10(shortest), _TIMES, dtype=torch.float64
-        )
+        # A constant field, and those from a smooth one to one that a grid just resolves.
+        ends = math.log10(0.5), math.log10(min(0.5 / largest, 0.25))
+        times = torch.logspace(*ends, _TIMES - 1, dtype=torch.float64)
+        self._times = torch.cat([times.new_tensor([_LONGEST]), times])
         self._modes, self._box = torch.tensor(modes), box
         found = [self._scored(*own) for own in zip(parts, self._thetas)]
         self._equations = [equations for equations, _ in found]

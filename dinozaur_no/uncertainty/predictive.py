@@ -85,6 +85,8 @@ class Predictive:
         A single sample has no spread: its epistemic variance is zero. Moments are in
         float32 or better, and nothing is recorded for gradients.
         """
+        if not isinstance(samples, Tensor):
+            raise TypeError(f"samples must be a tensor, got {type(samples).__name__}")
         if samples.ndim < 1 or not len(samples):
             raise ValueError(
                 f"samples has shape {tuple(samples.shape)}; its first axis must hold "
@@ -128,9 +130,10 @@ class Predictive:
         return self.mean - half * std, self.mean + half * std
 
     def __getitem__(self, index: Any) -> Predictive:
-        """Select a part by an index into the mean: ``predictive[0]`` is one field.
+        """Select a part by an index into the mean: ``predictive[:1]`` is one field.
 
-        Denormalize first: a normaliser fits the shape of the whole.
+        Denormalize first: a normaliser fits the shape of the whole. Keep the axis of
+        the batch for quantities such as `field_mean`, which count axes.
         """
         variance = self.aleatoric_variance.expand_as(self.mean)
         numbers = torch.arange(self.mean.numel(), device=self.mean.device)
@@ -156,14 +159,17 @@ class Predictive:
         They use the kept samples in turn, each time with other noise. A prediction
         without spread needs none.
         """
-        n = positive_int("n", n)
+        return self._draws(positive_int("n", n), generator, 0)
+
+    def _draws(self, n: int, generator: torch.Generator | None, first: int) -> Tensor:
+        """Sample observations; the first one is number ``first`` in the turn."""
         base = self.mean[None] if self.samples is None else self.samples
         if self.samples is None and bool(self.epistemic_variance.any()):
             raise ValueError(
                 "there are no samples to add noise to; predict with keep_samples=True, "
                 "and with method='samples' in the case of LastLayerLaplace"
             )
-        turns = torch.arange(n, device=base.device) % len(base)
+        turns = torch.arange(first, first + n, device=base.device) % len(base)
         return base[turns] + self._noise(n, base, generator)
 
     def quantity(
@@ -190,9 +196,8 @@ class Predictive:
             Its samples, with mean, standard deviation and intervals.
         """
         n = positive_int("n_samples", n_samples)
-        cycle = 1 if self.samples is None else len(self.samples)
         return quantity_of(
-            lambda m: self.draws(m, generator), fn, n, self.mean.numel(), cycle
+            lambda m, first: self._draws(m, generator, first), fn, n, self.mean.numel()
         )
 
     def tempered(self, temperature: float) -> Predictive:

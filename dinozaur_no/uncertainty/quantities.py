@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,28 +70,25 @@ class Quantity:
 
 
 def quantity_of(
-    draws: Callable[[int], Tensor], fn: Function, n: int, numbers: int, cycle: int
+    draws: Callable[[int, int], Tensor], fn: Function, n: int, numbers: int
 ) -> Quantity:
     """Apply a function to n fields, some at a time.
 
     Parameters
     ----------
     draws : callable
-        Returns as many fields as asked for.
+        Returns as many fields as asked for, from a number on.
     fn : callable
         The function.
     n : int
         Number of fields.
     numbers : int
         Numbers in a field.
-    cycle : int
-        Fields differ systematically with this period, which parts keep.
     """
     size = max(1, _NUMBERS_AT_ONCE // max(1, numbers))
-    size = max(1, size // cycle) * cycle
     found = []
     for begin in range(0, n, size):
-        fields = draws(min(size, n - begin))
+        fields = draws(min(size, n - begin), begin)
         values = fn(fields)
         if not isinstance(values, Tensor) or values.shape[:1] != fields.shape[:1]:
             kind = getattr(values, "shape", type(values).__name__)
@@ -110,7 +107,8 @@ def field_mean(fields: Tensor, channels_last: bool = False) -> Tensor:
     Parameters
     ----------
     fields : Tensor
-        Fields (s, b, c, *grid), or (s, b, points, c) with ``channels_last``.
+        Fields (s, b, c, *grid), or (s, b, points, c) with ``channels_last``; those of
+        one prediction come from ``predictive[:1]``.
     channels_last : bool, default False
         Whether channels are the last axis; use `functools.partial` to set it.
     """
@@ -162,6 +160,7 @@ def region_difference(first: Tensor, second: Tensor) -> Function:
         mask = _real(name, mask)
         if not bool(mask.any()):
             raise ValueError(f"{name} is empty; a region needs at least one point")
+        mask = mask.cpu()  # some devices have no float64
         weights.append((mask != 0).double() / int(mask.count_nonzero()))
     if first.shape != second.shape:
         raise ValueError(
@@ -192,6 +191,11 @@ def line_values(
     callable
         Maps (s, b, c, *grid) to (s, b, c, n_points).
     """
+    if not (isinstance(start, Iterable) and isinstance(end, Iterable)):
+        raise TypeError(
+            f"start (={start}) and end (={end}) must have a number for each axis of "
+            "the grid"
+        )
     ends = torch.tensor([tuple(start), tuple(end)], dtype=torch.float64)
     if not bool(((ends >= 0) & (ends <= 1)).all()):
         raise ValueError(f"start (={start}) and end (={end}) must lie between 0 and 1")
@@ -242,7 +246,10 @@ def surface_force(normals: Tensor, areas: Tensor, direction: Any) -> Function:
         (s, b), or (s, b, k) for several directions.
     """
     normals, areas = _real("normals", normals), _real("areas", areas)
-    along = torch.as_tensor(direction).double().cpu()
+    try:
+        along = torch.as_tensor(direction).cpu().double()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"direction (={direction!r}) must be numbers") from error
     if normals.ndim != 2 or areas.shape != normals.shape[:1]:
         raise ValueError(
             f"normals has shape {tuple(normals.shape)} and areas {tuple(areas.shape)}; "

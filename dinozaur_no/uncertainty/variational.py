@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -253,6 +254,6 @@ def kl_weight(beta: float | str, num_data: int) -> float:
     """Return the weight of the KL divergence as a number."""
     if beta == "paper":
         return float(num_data)
-    if isinstance(beta, str) or not 0 <= beta < math.inf:
+    if not isinstance(beta, Real) or not 0 <= beta < math.inf:
         raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
     return float(beta)

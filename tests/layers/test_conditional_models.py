@@ -130,7 +130,7 @@ def test_variational_operator():
     close(operator.eval()(x, z=z), Conditioned(trained)(x, z=z))
     operator.loss(operator.train()(x, z=z), y, num_data=6).backward()
     assert all(layer.time_weight.grad.any() for layer in operator.layers)
-    operator.fit_noise([{"x": x, "y": y, "z": z}], n_samples=3)
+    operator.fit_noise([{"x": x, "y": y, "z": z}], "mean", n_samples=3)
     seeds = [torch.Generator().manual_seed(1) for _ in range(2)]
     found = operator.predict(x, z=z, n_samples=5, generator=seeds[0])
     inner = VariationalOperator(model)

@@ -289,6 +289,8 @@ def test_errors():
     y = torch.randn(1, 2, 8, 7)
     with pytest.raises(ValueError, match="not finite"):
         operator.fit([(x * math.nan, y)], progress=False)
+    with pytest.raises(ValueError, match="not finite"):
+        operator.fit([(x, y * math.nan)], progress=False)
     operator.fit([(x, y)], progress=False)
     with pytest.raises(ValueError, match="method"):
         operator.predict(x, method="exact")

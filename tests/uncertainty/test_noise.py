@@ -400,6 +400,25 @@ def test_state_is_tensors(kind, tmp_path):
     )
 
 
+def test_errors_that_are_nearly_constant():
+    """The slowest cosine has none of an offset, however small the rest is."""
+    offsets = torch.randn(200, 1, 1, 1, generator=seeded())
+    fields = offsets + 1e-2 * torch.randn(200, 1, 32, 32, generator=seeded(1))
+    noise = CorrelatedNoise().fit(fields)
+    square = fields.square().mean().item()
+    assert noise.variance(fields.shape).mean().item() == pytest.approx(square, rel=0.1)
+    means = noise.sample((4000, 1, 32, 32), generator=seeded(2)).mean((1, 2, 3))
+    assert means.std().item() == pytest.approx(offsets.std().item(), rel=0.1)
+
+
+def test_more_channels_than_fields():
+    """Time steps as channels: each one has a spectrum of its own."""
+    scales = torch.linspace(1, 2, 12).view(12, 1, 1)
+    fields = scales * torch.randn(10, 12, 16, 16, generator=seeded())
+    found = CorrelatedNoise().fit(fields).variance(fields.shape)[0].mean((1, 2))
+    torch.testing.assert_close(found, scales.square().flatten(), rtol=0.15, atol=0)
+
+
 # Bad input
 
 

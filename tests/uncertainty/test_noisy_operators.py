@@ -248,8 +248,17 @@ def test_errors_of_temperature():
         operator.fit_noise([(x, y)], temperature=True)
     with pytest.raises(ValueError, match="temperature"):
         operator.temperature = 0.0
-    with pytest.raises(TypeError, match="fit_noise has no option method"):
-        operator.fit_noise([(x, y)], temperature=True, method="samples")
+    with pytest.raises(TypeError, match="Deterministic has no option n_samples"):
+        operator.fit_noise([(x, y)], n_samples=3)
+
+
+def test_options_without_effect():
+    operator = MCDropout(Net())
+    x, y = held_out(operator, 10)
+    with pytest.raises(ValueError, match="n_samples has no effect on residuals of s"):
+        operator.fit_noise([(x, y)], n_samples=3)
+    with pytest.raises(TypeError, match="residual_of"):
+        operator.fit_noise([(x, y)], residual_of="mean")
 
 
 # The likelihood of correlated residuals
@@ -340,7 +349,7 @@ def test_other_ways_to_find_positions():
     operator.fit_noise([batch] * 3)
     assert operator.predict(x, places)["a"].draws(2).shape == (2, 3, 20, 1)
     operator = Deterministic(Points(), noise=CorrelatedNoise(where="other"))
-    with pytest.raises(ValueError, match=r"where \(='other'\) is no argument"):
+    with pytest.raises(ValueError, match=r"where \(='other'\) is not an argument"):
         operator.fit_noise([batch])
 
 

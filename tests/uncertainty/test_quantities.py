@@ -220,7 +220,11 @@ def test_quantities_in_parts(monkeypatch):
         return field_mean(fields)
 
     assert torch.equal(found.quantity(counted, n_samples=10).samples, whole)
-    assert sizes == [4, 4, 2]
+    assert sizes == [5, 5]
+    monkeypatch.setattr(quantities, "_NUMBERS_AT_ONCE", 6)  # fewer than the samples
+    sizes.clear()
+    assert torch.equal(found.quantity(counted, n_samples=10).samples, whole)
+    assert sizes == 5 * [2]
 
 
 def test_functions_must_keep_the_samples():

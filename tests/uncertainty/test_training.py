@@ -116,7 +116,7 @@ def test_positions_of_correlated_noise_come_from_the_sample():
         operator.elbo(mean, fields[0], **inputs),
         operator.elbo(mean, fields[0], 9, where=sample["out_p"]),
     )
-    with pytest.raises(ValueError, match=r"where \(='out_p'\) is no argument"):
+    with pytest.raises(ValueError, match=r"where \(='out_p'\) is not an argument"):
         objective(mean, y=fields[0])
 
 
