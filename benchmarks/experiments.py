@@ -197,7 +197,7 @@ _UNCERTAIN = ("gino", "tgino", "dinozaur")
 
 
 def table_experiments(dataset: str, preset: str = "paper") -> list[Experiment]:
-    """Return the experiments of the paper's tables, and ``separable``."""
+    """Return the paper's experiments, and all models without uncertainty."""
     wanted = [
         *((model, "none") for model in models_of(dataset)),
         *((m, u) for m in _UNCERTAIN for u in _BASELINES if dataset == "car"),

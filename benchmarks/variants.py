@@ -6,7 +6,7 @@ from typing import Any
 #: Fields of a preset, by data set.
 Changes = Mapping[str, Mapping[str, Any]]
 
-#: Short enough for many kinds of kernels with several seeds.
+#: Short runs, for sweeps with several seeds.
 _SHORT: Changes = {
     "darcy": {
         "data": {"size": 241, "stride": 8},

@@ -23,16 +23,18 @@ from benchmarks.training.samples import Samples, load_splits
 from benchmarks.training.train import directory_of
 from dinozaur_no import plots
 
-#: Names and colours of models in the figures of other than the paper's.
+#: Names and colours of models in figures that the paper does not have.
 STYLE = {
     **dict.fromkeys(("fno", "gino"), ("FNO", "#8c8c8c")),
     **dict.fromkeys(("fno_g", "gino_g"), ("FNO g", "#4d4d4d")),
     **dict.fromkeys(("tfno", "tgino"), ("TFNO", "#c9a227")),
+    **dict.fromkeys(("tfno_g", "tgino_g"), ("TFNO g", "#8a6d1a")),
     "tfno_10": ("TFNO of rank 0.1", "#e0c878"),
     "separable": ("Separable", "#9b72aa"),
     "dinozaur_plain": ("DINOZAUR plain", "#7fb7be"),
     "dinozaur": ("DINOZAUR", "#1f6f78"),
     "transport": ("Transport", "#d1495b"),
+    "shells": ("Transport, 8 shells", "#6b1d12"),
 }
 SHOWN = 0  # test sample in the figures of a body
 BAYESIAN_CAR = ("car", "dinozaur", "bayesian")

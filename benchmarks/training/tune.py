@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def canonical(name: str, text: str) -> str:
-    """Return a value such that 3e-3 and 0.003 are the same."""
+    """Write a value in one way: 3e-3 and 0.003 are the same."""
     choices = {
         "schedule": ("one-cycle", "schedule-free"),
         "feature-grid": ("modes", "output"),

@@ -134,7 +134,7 @@ class SpectrumFit:
             parts, modes, largest = clouds_equations(
                 residuals, deviations, positions, box.double(), n_functions
             )
-        # A constant field, and those from a smooth one to one that a grid just resolves.
+        # A constant field; then from a smooth one to one that a grid just resolves.
         ends = math.log10(0.5), math.log10(min(0.5 / largest, 0.25))
         times = torch.logspace(*ends, _TIMES - 1, dtype=torch.float64)
         self._times = torch.cat([times.new_tensor([_LONGEST]), times])

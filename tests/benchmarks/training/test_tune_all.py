@@ -40,7 +40,7 @@ def test_trials_are_trained_once(few, cache, tmp_path, capsys):
     [
         (["darcy", "--models", "gino"], "unknown model of darcy (=gino)"),
         (["water"], "unknown dataset (=water)"),
-        (["darcy", "--again"], "--again would forget choices"),
+        (["darcy", "--again"], "--again would discard trials"),
     ],
 )
 def test_user_errors(words, message, tmp_path, capsys):
