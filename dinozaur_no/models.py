@@ -7,8 +7,7 @@ is therefore all that a script needs to find these models by ``get_model(config)
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neuralop.models import FNO, FNOGNO
@@ -21,7 +20,8 @@ class DINOZAUR(FNO):
     """FNO with diffusion layers; ``model_arch: dinozaur`` in a config.
 
     The options of the layer are arguments of the model, so there is no need for
-    ``configure``. Its defaults are those of `DiffusionSpectralConv`.
+    ``configure``. Those that are None stay as they are in ``conv_module``: the defaults
+    of `DiffusionSpectralConv`, or what ``configure`` gave it.
 
     Parameters
     ----------
@@ -53,31 +53,19 @@ class DINOZAUR(FNO):
         out_channels: int,
         hidden_channels: int,
         *,
-        gradient_features: bool = True,
-        kernels: int = 1,
-        drift: bool = False,
-        shells: int = 1,
-        feature_grid: str = "modes",
-        extent: float | Sequence[float] = 1.0,
-        time_init: float | tuple[float, float] = (1e-4, 1e-1),
-        displacement_init: float | tuple[float, float] = (0.01, 0.25),
-        axis_method: str = "auto",
+        gradient_features: bool | None = None,
+        kernels: int | None = None,
+        drift: bool | None = None,
+        shells: int | None = None,
+        feature_grid: str | None = None,
+        extent: float | Sequence[float] | None = None,
+        time_init: float | tuple[float, float] | None = None,
+        displacement_init: float | tuple[float, float] | None = None,
+        axis_method: str | None = None,
         conv_module: type = DiffusionSpectralConv,
         **kwargs: Any,
     ) -> None:
-        conv = _configured(
-            "conv_module",
-            conv_module,
-            gradient_features=gradient_features,
-            kernels=kernels,
-            drift=drift,
-            shells=shells,
-            feature_grid=feature_grid,
-            extent=extent,
-            time_init=time_init,
-            displacement_init=displacement_init,
-            axis_method=axis_method,
-        )
+        conv = _configured("conv_module", DiffusionSpectralConv, locals())
         super().__init__(
             n_modes,
             in_channels,
@@ -99,7 +87,9 @@ class BayesianDINOZAUR(DINOZAUR):
     n_modes, in_channels, out_channels, hidden_channels
         As for `FNO`.
     prior_mean, prior_scale, displacement_prior, scale_init, covariance, sample_per
-        Options of `BayesianDiffusionConv`.
+        Options of `BayesianDiffusionConv`; None is what ``conv_module`` has.
+    conv_module : type, default BayesianDiffusionConv
+        `BayesianDiffusionConv` or a subclass of it, which gets these options.
     **kwargs
         All other arguments of `DINOZAUR`.
 
@@ -118,26 +108,16 @@ class BayesianDINOZAUR(DINOZAUR):
         out_channels: int,
         hidden_channels: int,
         *,
-        prior_mean: float | Sequence[float] = math.log(0.01),
-        prior_scale: float | Sequence[float] = 1.0,
-        displacement_prior: float = 0.1,
-        scale_init: float = 0.02,
-        covariance: Covariance = "full",
-        sample_per: SamplePer = "batch",
+        prior_mean: float | Sequence[float] | None = None,
+        prior_scale: float | Sequence[float] | None = None,
+        displacement_prior: float | None = None,
+        scale_init: float | None = None,
+        covariance: Covariance | None = None,
+        sample_per: SamplePer | None = None,
         conv_module: type = BayesianDiffusionConv,
         **kwargs: Any,
     ) -> None:
-        conv = _configured(
-            "conv_module",
-            conv_module,
-            BayesianDiffusionConv,
-            prior_mean=prior_mean,
-            prior_scale=prior_scale,
-            displacement_prior=displacement_prior,
-            scale_init=scale_init,
-            covariance=covariance,
-            sample_per=sample_per,
-        )
+        conv = _configured("conv_module", BayesianDiffusionConv, locals())
         super().__init__(
             n_modes,
             in_channels,
@@ -160,7 +140,7 @@ class DINOZAURGINO(FNOGNO):
     in_channels, out_channels
         As for `FNOGNO`.
     gradient_features, kernels, drift, shells, feature_grid, extent
-        Options of `DiffusionSpectralConv`.
+        Options of `DiffusionSpectralConv`; None is what ``fno_conv_module`` has.
     time_init, displacement_init, axis_method
         The same.
     fno_conv_module : type, default DiffusionSpectralConv
@@ -184,49 +164,36 @@ class DINOZAURGINO(FNOGNO):
         in_channels: int,
         out_channels: int,
         *,
-        gradient_features: bool = True,
-        kernels: int = 1,
-        drift: bool = False,
-        shells: int = 1,
-        feature_grid: str = "modes",
-        extent: float | Sequence[float] = 1.0,
-        time_init: float | tuple[float, float] = (1e-4, 1e-1),
-        displacement_init: float | tuple[float, float] = (0.01, 0.25),
-        axis_method: str = "auto",
+        gradient_features: bool | None = None,
+        kernels: int | None = None,
+        drift: bool | None = None,
+        shells: int | None = None,
+        feature_grid: str | None = None,
+        extent: float | Sequence[float] | None = None,
+        time_init: float | tuple[float, float] | None = None,
+        displacement_init: float | tuple[float, float] | None = None,
+        axis_method: str | None = None,
         fno_conv_module: type = DiffusionSpectralConv,
         **kwargs: Any,
     ) -> None:
-        conv = _configured(
-            "fno_conv_module",
-            fno_conv_module,
-            gradient_features=gradient_features,
-            kernels=kernels,
-            drift=drift,
-            shells=shells,
-            feature_grid=feature_grid,
-            extent=extent,
-            time_init=time_init,
-            displacement_init=displacement_init,
-            axis_method=axis_method,
-        )
+        conv = _configured("fno_conv_module", DiffusionSpectralConv, locals())
         super().__init__(in_channels, out_channels, fno_conv_module=conv, **kwargs)
 
 
 def _configured(
-    name: str,
-    conv: Any,
-    base: type[DiffusionSpectralConv] = DiffusionSpectralConv,
-    **options: Any,
+    name: str, base: type[DiffusionSpectralConv], arguments: Mapping[str, Any]
 ) -> type[DiffusionSpectralConv]:
-    """Give the class those options that differ from the defaults of ``base``.
+    """Give the class under this name the options of ``base`` that are not None.
 
-    A class without needless options has a readable name, and keeps its own.
+    They are those of the model's arguments that ``base`` has as well.
     """
+    conv = arguments[name]
     if not (isinstance(conv, type) and issubclass(conv, base)):
         raise TypeError(
             f"{name} (={conv!r}) must be {base.__name__} or a subclass of it; other "
             "layers belong to the models of neuraloperator"
         )
-    defaults = inspect.signature(base).parameters
-    changed = {k: v for k, v in options.items() if v != defaults[k].default}
-    return conv.configure(**changed)
+    parameters = inspect.signature(base).parameters.values()
+    options = {p.name for p in parameters if p.default is not p.empty}
+    given = {k: v for k, v in arguments.items() if k in options and v is not None}
+    return conv.configure(**given)

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from neuralop import LpLoss
@@ -127,15 +128,38 @@ def test_options_reach_the_layers(name):
 
 
 @pytest.mark.parametrize("cls", [DINOZAUR, DINOZAURGINO, BayesianDINOZAUR])
-def test_defaults_are_those_of_the_layer(cls):
-    layer = BayesianDiffusionConv if cls is BayesianDINOZAUR else DiffusionSpectralConv
-    expected = inspect.signature(layer).parameters
+def test_options_are_in_the_signature_and_not_given_by_default(cls):
     found = inspect.signature(cls).parameters
     options = PRIORS if cls is BayesianDINOZAUR else OPTIONS
-    own = {n for n, p in found.items() if p.default is not p.empty}
-    assert own - {"conv_module", "fno_conv_module"} == options.keys()
-    for name in options:
-        assert found[name].default == expected[name].default
+    own = {n: p.default for n, p in found.items() if p.default is not p.empty}
+    convs = {"conv_module", "fno_conv_module"}
+    assert {n for n in own if n not in convs} == options.keys()
+    assert all(own[name] is None for name in options)
+
+
+def test_an_option_of_the_model_wins_even_if_it_is_a_default():
+    conv = BayesianDiffusionConv.configure(kernels=4, prior_scale=0.5, shells=2)
+    for model in (
+        DINOZAUR((4, 4), 1, 1, 4, kernels=1, conv_module=conv),
+        BayesianDINOZAUR((4, 4), 1, 1, 4, kernels=1, conv_module=conv),
+        DINOZAURGINO(2, 1, kernels=1, fno_conv_module=conv, **GNO),
+    ):
+        layer = model.fno_blocks.convs[0]
+        assert (layer.kernels, layer.shells) == (1, 2)
+    model = BayesianDINOZAUR((4, 4), 1, 1, 4, prior_scale=1.0, conv_module=conv)
+    assert model.fno_blocks.convs[0].prior_scale.unique().tolist() == [1.0]
+
+
+@pytest.mark.parametrize("array", [torch.tensor, np.array])
+def test_options_may_be_arrays(array):
+    extent, times = array([2.0, 1.0]), array([1e-3, 1e-2])
+    model = DINOZAUR((4, 4), 1, 1, 4, extent=extent, time_init=times)
+    assert model.fno_blocks.convs[0].extent == (2.0, 1.0)
+    pickle.dumps(model)
+    decoder = DINOZAURGINO(2, 1, extent=extent, **GNO)
+    assert decoder.fno_blocks.convs[0].extent == (2.0, 1.0)
+    conv = BayesianDINOZAUR((4, 4), 1, 1, 2, prior_mean=array([-5.0, -4.0]))
+    assert conv.fno_blocks.convs[0].prior_mean.tolist() == [-5.0, -4.0]
 
 
 def test_options_of_the_layer_are_options_of_the_model():

@@ -32,6 +32,8 @@ def encoded(name: str, value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         return float(value)
+    if hasattr(value, "tolist") and not isinstance(value, type):  # an array
+        value = value.tolist()
     if isinstance(value, list):
         return [encoded(name, v) for v in value]
     if isinstance(value, tuple):
@@ -99,6 +101,24 @@ def _places(cls: type) -> list[str]:
             if not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
                 return list(parameters)[1:]
     return []
+
+
+def without_defaults(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave options of layers out of a model's entry that are at their defaults.
+
+    Folders of format 2 hold them although they were not given, and had no effect.
+    """
+    defaults = {
+        name: parameter.default
+        for conv in (layers.DiffusionSpectralConv, layers.BayesianDiffusionConv)
+        for name, parameter in inspect.signature(conv).parameters.items()
+    }
+    given = dict(entry["arguments"])
+    if entry["class"] in ("DINOZAUR", "BayesianDINOZAUR", "DINOZAURGINO"):
+        for name in given.keys() & defaults.keys():
+            if decoded(given[name]) == defaults[name]:
+                del given[name]
+    return {**entry, "arguments": given}
 
 
 def decoded_model(entry: Mapping[str, Any]) -> Any:

@@ -1,8 +1,10 @@
 """Models in a folder: built again with the same weights, by no code of the folder."""
 
+import inspect
 import json
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from neuralop.layers.embeddings import GridEmbeddingND
@@ -32,6 +34,7 @@ from dinozaur_no import (
     load_pretrained,
     save_pretrained,
 )
+from dinozaur_no.transfer._json import encoded
 from dinozaur_no.transfer._tensors import bytes_of, tensors_of
 
 CONFIGURED = DiffusionSpectralConv.configure(
@@ -48,6 +51,12 @@ GNO = {
 SMALL = ((4, 5), 2, 1, 4)
 MODELS = {
     "DINOZAUR": lambda: DINOZAUR(*SMALL, drift=True, extent=[2.0, 1.0]),
+    "arrays": lambda: DINOZAUR(
+        *SMALL,
+        extent=torch.tensor([2.0, 1.0]),
+        time_init=np.array([1e-3, 1e-2]),
+    ),
+    "default given": lambda: DINOZAUR(*SMALL, kernels=1, conv_module=CONFIGURED),
     "BayesianDINOZAUR": lambda: BayesianDINOZAUR(*SMALL, covariance="diagonal"),
     "DINOZAURGINO": lambda: DINOZAURGINO(2, 1, gno_radius=0.4, **GNO),
     "GINO": lambda: GINO(2, 1, fno_conv_module=DiffusionSpectralConv, **GNO),
@@ -331,8 +340,44 @@ def edit(folder, **changes):
     path.write_text(json.dumps(config))
 
 
+def as_format_2(folder):
+    """Write the configuration that version 0.2.0 wrote: all options, fewer layers."""
+    config = json.loads((folder / "config.json").read_text())
+    arguments = config["model"]["arguments"]
+    for cls in (DiffusionSpectralConv, BayesianDiffusionConv):
+        for name, parameter in inspect.signature(cls).parameters.items():
+            if name in arguments and arguments[name] is None:
+                arguments[name] = encoded(name, parameter.default)
+    if "Diffusion" not in str(config["model"]):
+        config["layers"] = {}
+    edit(folder, format=2, model=config["model"], layers=config["layers"])
+
+
+OF_FORMAT_2 = {
+    "options": lambda: DINOZAUR(*SMALL, kernels=2, drift=True, extent=(2.0, 1.0)),
+    "configured": lambda: DINOZAUR(*SMALL, conv_module=CONFIGURED),
+    "prior": lambda: VariationalOperator(
+        BayesianDINOZAUR(
+            *SMALL, conv_module=BayesianDiffusionConv.configure(sample_per="item")
+        )
+    ),
+    "dense": lambda: FNO(*SMALL),
+}
+
+
+@pytest.mark.parametrize("build", OF_FORMAT_2.values(), ids=OF_FORMAT_2)
+def test_folders_of_format_2_are_read(build, tmp_path):
+    model = build().eval()
+    save_pretrained(model, tmp_path)
+    as_format_2(tmp_path)
+    again = load_pretrained(tmp_path)
+    assert str(again) == str(model)
+    x = smooth(2, 2, (7, 8))
+    assert torch.equal(again(x), model(x))
+
+
 CHANGES = {
-    "format": ({"format": 7}, "not of format 2"),
+    "format": ({"format": 7}, "not of format 2 or 3"),
     "outside": (
         {"weights": "../weights-0000000000000000.safetensors"},
         "does not write",
@@ -380,7 +425,7 @@ def test_missing_and_damaged_files_are_named(tmp_path):
     weights.unlink()
     with pytest.raises(FileNotFoundError, match="copy the whole folder"):
         load_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"format": 2}')
+    (tmp_path / "config.json").write_text('{"format": 3}')
     with pytest.raises(ValueError, match=r"config\.json has no layers, model"):
         load_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
