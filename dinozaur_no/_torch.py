@@ -67,6 +67,25 @@ def outside_transforms() -> AbstractContextManager[Any]:
     return stack
 
 
+def inside_forward_mode() -> bool:
+    """Return whether forward-mode derivatives, such as `torch.func.jvp`, are at work.
+
+    They pass through plain operations, but not through a function whose backward pass
+    is written by hand.
+    """
+    # There is no public way; whoever asks `unpack_dual` misses nested transforms.
+    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+
+
+def only_plain_operations() -> bool:
+    """Return whether whoever records or derives the call knows plain operations only.
+
+    These are compilers, tracers and forward-mode derivatives.
+    """
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    return torch.compiler.is_compiling() or tracing or inside_forward_mode()
+
+
 def full_precision(device_type: str) -> AbstractContextManager[Any]:
     """Switch autocast off: products of table and field need all their digits."""
     # The compiler of torch 2.6 does not understand the question.

@@ -10,8 +10,9 @@ coefficients. A channel's inner product enters through its own feature alone. Th
 gradients of a block of channels therefore come and go before those of the next one, and
 only coefficients are kept for the backward pass.
 
-`naive_features` says the same in four lines. It is the definition, it is what compilers
-and exporters see, and it differentiates any number of times.
+`naive_features` says the same in four lines. It is the definition, it is what
+compilers, exporters and forward-mode derivatives see, and it differentiates any number
+of times.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import full_precision
+from .._torch import full_precision, inside_forward_mode, only_plain_operations
 from ._fourier import RealBasis
 from ._mixing import mix_channels
 
@@ -68,8 +69,7 @@ def add_features(
     Tensor
         Field on the features' grid, (b, o, *sizes).
     """
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    if torch.compiler.is_compiling() or tracing or v.shape[0] == 0:
+    if only_plain_operations() or v.shape[0] == 0:
         return naive_features(p, v, gradient_weight, weight, basis)
     y: Tensor = _Features.apply(p, v, gradient_weight, weight, basis)
     return y
@@ -110,10 +110,10 @@ class _Features(torch.autograd.Function):
         (grad,) = grads
         v, w_grad, w = ctx.saved_tensors
         with full_precision(grad.device.type):
-            if not torch.is_grad_enabled():
+            if not (torch.is_grad_enabled() or inside_forward_mode()):
                 return grad, *_features_backward(grad, v, w_grad, w, basis), None
 
-            # Somebody will differentiate this again.
+            # Somebody will differentiate this again, or does so already.
             def naive(v: Tensor, w_grad: Tensor, w: Tensor) -> Tensor:
                 return naive_features(torch.zeros_like(grad), v, w_grad, w, basis)
 

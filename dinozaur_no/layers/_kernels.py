@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import full_precision
+from .._torch import full_precision, inside_forward_mode, only_plain_operations
 from .._validation import per_axis
 from ._fourier import RealBasis
 from ._mixing import mix_channels
@@ -57,8 +57,7 @@ def apply_kernels(
     Tensor
         Coefficients (b, o or c, *modes).
     """
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    if torch.compiler.is_compiling() or tracing:
+    if only_plain_operations():
         return naive_kernels(c, time, shift, weight, basis)
     v: Tensor = _Kernels.apply(c, time, shift, weight, basis)
     return v
@@ -123,7 +122,8 @@ class _Kernels(torch.autograd.Function):
         tensors, basis = ctx.saved_tensors, ctx.basis
         (grad,) = grads
         with full_precision(grad.device.type):
-            if torch.is_grad_enabled():  # somebody will differentiate this again
+            # Somebody will differentiate this again, or does so already.
+            if torch.is_grad_enabled() or inside_forward_mode():
                 return *_naive_backward(grad, tensors, basis), None
             c, time, shift, weight = tensors
             return *_kernels_backward(grad, c, time, shift, weight, basis), None

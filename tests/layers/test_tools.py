@@ -9,6 +9,7 @@ from neuralop.models import FNO
 from support.contract import close, smooth
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -235,6 +236,113 @@ def test_jacobian(conv):
     with torch.no_grad():
         columns = (layer(x + step) - layer(x - step)).reshape(6, 6) / 2e-2
     close(jacobian, columns.T, 1e-2)
+
+
+# Its first forward-mode derivative makes torch compile formulas of its own.
+torchs_own_formulas = pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+)
+EVERYTHING = TRANSPORT.configure(shells=2, axis_method="fft", feature_grid="output")
+FORWARD = [*KINDS, EVERYTHING]
+
+
+def slope_by_differences(function, x, direction, step=1e-5):
+    with torch.no_grad():
+        ends = function(x + step * direction), function(x - step * direction)
+    return (ends[0] - ends[1]) / (2 * step)
+
+
+@torchs_own_formulas
+@pytest.mark.parametrize("conv", FORWARD)
+@pytest.mark.parametrize("grid", [(9,), (8, 7), (5, 6, 4)])
+def test_forward_mode(conv, grid):
+    layer = conv(2, 3, (4,) * len(grid)).double()
+    x = smooth(2, 2, grid).double()
+    direction = torch.randn_like(x)
+    y, slope = torch.func.jvp(layer, (x,), (direction,))
+    close(y, layer(x), 1e-12)
+    close(slope, slope_by_differences(layer, x, direction), 1e-7)
+    with forward_ad.dual_level():
+        dual = layer(forward_ad.make_dual(x, direction))
+        close(forward_ad.unpack_dual(dual).tangent, slope, 1e-12)
+
+
+@torchs_own_formulas
+@pytest.mark.parametrize("conv", FORWARD)
+def test_forward_mode_by_parameters(conv):
+    layer = conv(2, 3, (4, 4), drift=True).double()
+    x = smooth(2, 2, (8, 7)).double()
+    values = {name: p.detach() for name, p in layer.named_parameters()}
+    directions = {name: torch.randn_like(p) for name, p in values.items()}
+
+    def apply(moved):
+        return functional_call(layer, moved, (x,))
+
+    def along(t):
+        return apply({name: p + t * directions[name] for name, p in values.items()})
+
+    _, slope = torch.func.jvp(apply, (values,), (directions,))
+    one = torch.ones((), dtype=torch.float64)
+    close(slope, slope_by_differences(along, 0 * one, one, 1e-6), 1e-6)
+
+
+@torchs_own_formulas
+def test_forward_mode_of_upstreams_weights():
+    """In single precision, as ``double()`` leaves complex weights alone."""
+    layer = GradientSpectralConv(2, 3, (4, 4))
+    x = smooth(2, 2, (8, 8))
+    direction = torch.randn_like(x)
+    _, slope = torch.func.jvp(layer, (x,), (direction,))
+    close(slope, slope_by_differences(layer, x, direction, 1e-2), 1e-3)
+
+
+@torchs_own_formulas
+def test_forward_mode_of_a_model():
+    model = small_fno(TRANSPORT).double()
+    x = smooth(2, 2, (8, 7)).double()
+    direction = torch.randn_like(x)
+    _, slope = torch.func.jvp(model, (x,), (direction,))
+    close(slope, slope_by_differences(model, x, direction), 1e-7)
+
+
+@torchs_own_formulas
+@ALL
+def test_jacobians_of_both_modes(conv):
+    layer = conv(1, 1, (4,))
+    x = smooth(1, 1, (6,))
+    jacobian = torch.func.jacrev(layer)(x)
+    close(torch.func.jacfwd(layer)(x), jacobian)
+    close(torch.func.jacfwd(copy.deepcopy(layer))(x), jacobian)  # makes its tables
+
+
+@torchs_own_formulas
+@OURS
+def test_hessian(conv):
+    layer = conv(1, 1, (4,)).double()
+    x = smooth(1, 1, (6,)).double()
+
+    def energy(x):
+        return layer(x).square().sum()
+
+    hessian = torch.func.hessian(energy)(x)
+    close(hessian, torch.func.jacrev(torch.func.jacrev(energy))(x), 1e-10)
+
+
+@torchs_own_formulas
+@OURS
+def test_forward_mode_of_a_backward_pass(conv):
+    """It is linear, so it moves along a direction as it maps the direction."""
+    layer = conv(2, 3, (4, 4))
+    x = smooth(2, 2, (8, 7)).requires_grad_()
+    y = layer(x)
+    inputs = [x, *layer.parameters()]
+    with forward_ad.dual_level():
+        moving = forward_ad.make_dual(torch.randn_like(y), torch.ones_like(y))
+        moved = torch.autograd.grad(y, inputs, moving, retain_graph=True)
+        slopes = [forward_ad.unpack_dual(value).tangent for value in moved]
+    expected = torch.autograd.grad(y, inputs, torch.ones_like(y))
+    for slope, value in zip(slopes, expected, strict=True):
+        close(slope, value)
 
 
 # Several processes
