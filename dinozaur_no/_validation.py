@@ -39,9 +39,15 @@ def _as_int(name: str, value: Any) -> int:
 
 
 def check_modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
-    """One positive int per axis; a single one will do for a single axis."""
-    values = tuple(value) if isinstance(value, Iterable) else (value,)
+    """Return one positive int per axis; a single one will do for a single axis."""
+    plain = _plain(value)
+    values = tuple(plain) if isinstance(plain, Iterable) else (plain,)
     if len(values) != order or not values:
+        if plain is not value:  # an array: layers do not see how many axes it has
+            raise TypeError(
+                f"{name} (={plain}) must be a list or a tuple, one entry per axis, not "
+                f"a {type(value).__name__}; use {name}={plain}"
+            )
         order = max(order, 1)
         raise ValueError(f"{name} (={value}) must have {order} entries, one per axis")
     return tuple(positive_int(name, v) for v in values)
@@ -50,7 +56,7 @@ def check_modes_per_axis(name: str, value: Any, order: int) -> tuple[int, ...]:
 def check_modes_within(
     value: Any, order: int, limit: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """``n_modes`` as given, checked against ``max_n_modes``."""
+    """Return ``n_modes`` as given, checked against ``max_n_modes``."""
     modes = check_modes_per_axis("n_modes", value, order)
     if limit is not None and any(m > most for m, most in zip(modes, limit)):
         raise ValueError(
@@ -64,16 +70,41 @@ def positive(name: str, value: Any) -> float:
     return per_axis(name, value, 1)[0]
 
 
+def non_negative(name: str, value: Any) -> float:
+    """Return the value as a finite float of at least 0."""
+    number = _plain(value)
+    if isinstance(number, str):
+        raise _string(name, value, "a number of at least 0")
+    if not (isinstance(number, Real) and 0 <= float(number) < math.inf):
+        raise ValueError(f"{name} (={value}) must be a finite number of at least 0")
+    return float(number)
+
+
 def per_axis(name: str, value: Any, order: int) -> tuple[float, ...]:
-    """One positive, finite number per axis; a single one stands for all."""
-    if isinstance(value, Tensor):
-        value = value.tolist()
-    values = tuple(value) if isinstance(value, Iterable) else (value,) * order
+    """Return one positive, finite number per axis; a single one stands for all."""
+    value = _plain(value)
+    single = isinstance(value, str) or not isinstance(value, Iterable)
+    values = (value,) * order if single else tuple(value)
+    if any(isinstance(v, str) for v in values):
+        raise _string(name, value, "a positive number" if single else "positive")
     if len(values) != order:
-        raise ValueError(f"{name} (={value}) must be one number or {order}")
+        wanted = f"number or {order}" if order > 1 else "positive number"
+        raise ValueError(f"{name} (={value}) must be one {wanted}")
     if not all(isinstance(v, Real) and 0 < float(v) < math.inf for v in values):
         raise ValueError(f"{name} (={value}) must be positive and finite")
     return tuple(float(v) for v in values)
+
+
+def _plain(value: Any) -> Any:
+    """Return the numbers of a tensor or array; anything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _string(name: str, value: Any, wanted: str) -> ValueError:
+    return ValueError(
+        f"{name} (={value!r}) must be {wanted}, not a string; YAML reads 1e-3 as one, "
+        "so write 1.0e-3 there"
+    )
 
 
 def check_input(
@@ -104,7 +135,7 @@ def output_grid(
     output_shape: Sequence[int] | None,
     scaling: Sequence[float] | None,
 ) -> tuple[int, ...]:
-    """Points of the output grid: asked for, scaled, or those of the input."""
+    """Return points of the output grid: asked for, scaled, or those of the input."""
     if output_shape is None:
         if scaling is None:
             return tuple(grid)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor, nn
 
-from .._validation import positive
+from .._validation import non_negative, positive
 from ..layers.bayesian import BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
 from .variational import VariationalOperator
@@ -70,12 +69,17 @@ def parameter_groups(
     >>> [(group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
     [(0.001, 0.0001), (0.01, 0.0)]
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}; pass the "
+            "model itself, without .parameters()"
+        )
     rate = positive("lr", lr)
     layer_rate = rate if layer_lr is None else positive("layer_lr", layer_lr)
     special = 10 * rate if variational_lr is None else variational_lr
     special = positive("variational_lr", special)
-    if weight_decay is not None and not 0 <= weight_decay < math.inf:
-        raise ValueError(f"weight_decay (={weight_decay}) must be at least 0")
+    if weight_decay is not None:
+        weight_decay = non_negative("weight_decay", weight_decay)
     variational: list[Tensor] = []
     times: list[Tensor] = []
     of_layers: list[Tensor] = []

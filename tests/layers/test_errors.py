@@ -71,6 +71,19 @@ def test_setting_n_modes(conv, modes, shown, error):
 
 
 @every_conv
+@pytest.mark.parametrize("array", [np.array, torch.tensor])
+def test_n_modes_as_an_array(conv, array):
+    kind = type(array([8, 8])).__name__
+    expected = says("n_modes (=[8, 8])", f"not a {kind}; use n_modes=[8, 8]")
+    with pytest.raises(TypeError, match=expected):
+        conv(2, 2, array([8, 8]))
+    layer = conv(2, 2, (8, 8))
+    layer.n_modes = array([4, 6])
+    assert layer.n_modes[0] == 4
+    assert conv(2, 2, array([4])).order == conv(2, 2, array(4)).order == 1
+
+
+@every_conv
 def test_exceeding_max_n_modes(conv):
     layer = conv(2, 2, (4, 4), max_n_modes=(4, 6))
     layer.n_modes = (4, 6)
@@ -87,9 +100,17 @@ def test_max_n_modes_of_wrong_length(value):
 
 
 @every_conv
-@pytest.mark.parametrize("value", [0, -1.0, inf, nan, None, (1.0, 0), (1, "b")])
+@pytest.mark.parametrize("value", [0, -1.0, inf, nan, None, (1.0, 0)])
 def test_extent_that_is_no_length(conv, value):
     with pytest.raises(ValueError, match=says(f"extent (={value}) must be positive")):
+        conv(2, 2, (4, 4), extent=value)
+
+
+@every_conv
+@pytest.mark.parametrize("value", ["1e-3", (1, "b")])
+def test_extent_that_is_a_string(conv, value):
+    expected = says(f"extent (={value!r}) must be", "positive", "string", "1.0e-3")
+    with pytest.raises(ValueError, match=expected):
         conv(2, 2, (4, 4), extent=value)
 
 
@@ -288,6 +309,8 @@ def test_output_shape_of_any_kind(conv, shape):
 @every_conv
 def test_extent_as_a_tensor(conv):
     assert conv(2, 2, (4, 4), extent=torch.tensor(2.0)).extent == (2.0, 2.0)
+    assert conv(2, 2, (4, 4), extent=np.array(2.0)).extent == (2.0, 2.0)
+    assert conv(2, 2, (4, 4), extent=np.array([2.0, 1.0])).extent == (2.0, 1.0)
     with pytest.raises(ValueError, match=says("extent (=-1.0)")):
         conv(2, 2, (4, 4), extent=torch.tensor(-1.0))
 

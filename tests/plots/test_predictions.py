@@ -201,7 +201,7 @@ ERRORS = [
     (lambda: plot_correlation(prediction(5), max_lag=5), "from 0 to 4"),
     (
         lambda: plot_correlation(prediction(5), extent="a"),
-        r"extent \(=a\) must",
+        r"extent \(='a'\) must",
     ),
 ]
 
