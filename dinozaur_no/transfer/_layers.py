@@ -194,6 +194,7 @@ def check_layers(
     prefix: str, old: DiffusionSpectralConv, new: DiffusionSpectralConv
 ) -> None:
     """Raise an error if layers differ in more than axes, modes, box and posterior."""
+    where = repr(prefix[:-1]) if prefix else "the layer"
     both: dict[str, tuple[Any, Any]] = {
         "in_channels": (old.in_channels, new.in_channels),
         "out_channels": (old.out_channels, new.out_channels),
@@ -205,14 +206,24 @@ def check_layers(
         "bias": (old.bias is not None, new.bias is not None),
     }
     if isinstance(old, ConditionalDiffusionConv):
-        both["n_conditions"] = old.n_conditions, getattr(new, "n_conditions", 0)
+        if not isinstance(new, ConditionalDiffusionConv):
+            kind = "Bayesian" * isinstance(new, BayesianDiffusionConv)
+            raise ValueError(
+                f"{where} depends on a condition in the source, but not in the target; "
+                f"build the target with conv_module=Conditional{kind}DiffusionConv."
+                f"configure(n_conditions={old.n_conditions})"
+            )
+        both["n_conditions"] = old.n_conditions, new.n_conditions
     if old.drift:
         both["drift"] = True, new.drift
     for name, (a, b) in both.items():
         if a != b:
+            option = f"{name}={a}"
+            if prefix and name in ("in_channels", "out_channels"):  # of a model's layer
+                option = f"hidden_channels={a} (fno_hidden_channels of a graph model)"
             raise ValueError(
-                f"{name} of {prefix[:-1] or 'the layer'!r} is {a} in the source and "
-                f"{b} in the target; build the target with {name}={a}"
+                f"{name} of {where} is {a} in the source and {b} in the target; build "
+                f"the target with {option}"
             )
     if max(old.shells, new.shells) == 1:
         return
@@ -220,7 +231,7 @@ def check_layers(
     if 1 in (old.shells, new.shells) or abs(a - b) > 1e-6 * a:
         wanted = max(2, round(new.shells * b / a)) if a else old.shells
         raise ValueError(
-            f"{prefix[:-1] or 'the layer'!r} has {old.shells} shells of width {a:.4g} "
-            f"in the source and {new.shells} of width {b:.4g} in the target; build the "
-            f"target with shells={wanted}, and with modes that make them equally wide"
+            f"{where} has {old.shells} shells of width {a:.4g} in the source and "
+            f"{new.shells} of width {b:.4g} in the target; build the target with "
+            f"shells={wanted}, and with modes that make them equally wide"
         )

@@ -9,6 +9,7 @@ constant along the new axis as the old one did.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -230,7 +231,10 @@ def _checked_axes(axes: Any, old: int, new: int) -> tuple[int, ...]:
             f"the target has {new} axes and the source {old}; weights carry over to as "
             "many axes or to more"
         )
-    found = tuple(range(old) if axes is None else axes)
+    try:
+        found = tuple(map(operator.index, range(old) if axes is None else axes))
+    except TypeError:
+        found = ()  # not a sequence, or not of integers
     if len(found) != old or len(set(found) & set(range(new))) != old:
         raise ValueError(
             f"axes (={axes}) must be {old} different axes of the target, from 0 to "

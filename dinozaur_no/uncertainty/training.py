@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .._validation import positive, positive_int
 from ..layers.bayesian import SHARE_OF_SCALE, BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
+from .deterministic import Deterministic
 from .variational import VariationalOperator, kl_weight
 
 #: A narrower prior would leave little room to the data.
@@ -136,8 +137,9 @@ def warm_start(
     model : nn.Module
         Model with `BayesianDiffusionConv` layers, or a `VariationalOperator` of one.
     trained : nn.Module or mapping
-        The same model with `DiffusionSpectralConv` layers, or its ``state_dict``. Modes
-        and extent must be the same too; a ``state_dict`` does not hold them.
+        The same model with `DiffusionSpectralConv` layers, alone or in `Deterministic`,
+        or its ``state_dict``. Modes and extent must be the same too; a ``state_dict``
+        does not hold them.
     scale : float, optional
         Initial standard deviation of ln tau, by default the current one. That of
         displacements is a tenth of it, as a share of the box.
@@ -148,6 +150,12 @@ def warm_start(
         ``model``.
     """
     inner = model.model if isinstance(model, VariationalOperator) else model
+    trained = trained.model if isinstance(trained, Deterministic) else trained
+    if not isinstance(trained, (nn.Module, Mapping)):
+        raise TypeError(
+            f"trained (={trained!r}) must be a model or its state_dict; load a file "
+            "first, with torch.load"
+        )
     state = dict(trained.state_dict() if isinstance(trained, nn.Module) else trained)
     state.pop("_metadata", None)
     own = {k: v for k, v in inner.state_dict().items() if k != "_metadata"}
@@ -158,16 +166,17 @@ def warm_start(
     ]
     unknown = [k for k in state if k not in own]
     other = [k for k in state if k in own and state[k].shape != own[k].shape]
-    for names, what in (
-        (missing, "lacks"),
-        (unknown, "has, but the model has not,"),
-        (other, "has in another shape"),
+    for names, problem in (
+        (missing, "lacks {}"),
+        (unknown, "has {}, which the model lacks"),
+        (other, "has {} in another shape"),
     ):
         if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ValueError(
-                f"trained {what} {names[0]!r} and {len(names) - 1} more; it must be "
-                "the same model, with DiffusionSpectralConv in the place of "
-                "BayesianDiffusionConv"
+                f"trained {problem.format(f'{names[0]!r}{more}')}; it must be the same "
+                "model, with DiffusionSpectralConv in the place of "
+                "BayesianDiffusionConv, and not inside of a wrapper"
             )
     if scale is not None:
         scale = positive("scale", scale)

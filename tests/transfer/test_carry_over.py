@@ -463,8 +463,13 @@ def test_conditions_carry_over():
     with condition(solid, z):
         found = solid.eval()(x.mT[:, :, :, None].repeat(1, 1, 1, 5, 1))
     torch.testing.assert_close(found, expected.expand_as(found))
-    with pytest.raises(ValueError, match="n_conditions"):
+    wanted = r"conv_module=Conditional{}DiffusionConv\.configure\(n_conditions=2\)"
+    with pytest.raises(ValueError, match=wanted.format("")):
         carry_over(flat, make(3))
+    with pytest.raises(ValueError, match=wanted.format("Bayesian")):
+        carry_over(flat, make(3, BayesianDiffusionConv))
+    with pytest.raises(ValueError, match=r"the target with n_conditions=2"):
+        carry_over(flat, make(3, ConditionalDiffusionConv))
     # A layer without condition becomes one that does not yet depend on it.
     carry_over(trained(make(2)), solid)
     assert not layer_of(solid).time_weight.any()
@@ -519,7 +524,11 @@ def test_checkpoints_of_neuraloperator(tmp_path):
 
 
 ERRORS = {
-    "width": (lambda: make(3, width=8), "in_channels of 'fno_blocks.convs.0' is 6"),
+    "width": (
+        lambda: make(3, width=8),
+        "in_channels of 'fno_blocks.convs.0' is 6 in the source and 8 in the target; "
+        r"build the target with hidden_channels=6 \(fno_hidden_channels",
+    ),
     "depth": (lambda: make(3, n_layers=3), "2 diffusion layers.*n_layers"),
     "kernels": (
         lambda: make(3, DiffusionSpectralConv.configure(kernels=2)),
@@ -552,10 +561,26 @@ def test_errors_leave_the_target_as_it_was(build, message):
             assert torch.equal(value, before[name])
 
 
-@pytest.mark.parametrize("axes", [(0,), (0, 3), (1, 1), (-1, 0)])
+@pytest.mark.parametrize(
+    "axes", [(0,), (0, 3), (1, 1), (-1, 0), 1, (0.0, 1.0), "01", [[0], [1]]]
+)
 def test_bad_axes_are_named(axes):
     with pytest.raises(ValueError, match=r"axes \(=.*from 0 to 2"):
         carry_over(make(2), make(3), axes=axes)
+
+
+def test_axes_may_be_an_array():
+    flat, solids = trained(make(2)), [make(3, seed=1), make(3, seed=1)]
+    for solid, axes in zip(solids, ((2, 0), torch.tensor([2, 0])), strict=True):
+        carry_over(flat, solid, axes=axes)
+    x = same_along(2, fields())
+    assert torch.equal(solids[0](x), solids[1](x))
+
+
+def test_channels_of_a_single_layer_are_named():
+    layers = [DiffusionSpectralConv(n, 2, (4, 4)) for n in (3, 2)]
+    with pytest.raises(ValueError, match=r"the layer is 3 .* with in_channels=3"):
+        carry_over(*layers)
 
 
 def test_other_arguments_are_named():

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from dinozaur_no import (
     BayesianDiffusionConv,
     CorrelatedNoise,
+    Deterministic,
     DiffusionSpectralConv,
     VariationalLoss,
     VariationalOperator,
@@ -240,9 +241,9 @@ def test_warm_start_computes_what_the_trained_model_did(given, wrapped):
 def test_warm_start_refuses_another_model():
     operator = variational_operator()
     for options, message in (
-        ({"n_layers": 3}, "has, but the model has not"),
-        ({"n_layers": 1}, "lacks"),
-        ({"hidden_channels": 5}, "another shape"),
+        ({"n_layers": 3}, r"trained has '.*' and \d+ more, which the model lacks"),
+        ({"n_layers": 1}, r"trained lacks '.*' and \d+ more; it must be"),
+        ({"hidden_channels": 5}, r"trained has '.*' and \d+ more in another shape"),
     ):
         options = {"n_layers": 2, "hidden_channels": 6, **options}
         other = FNO((4, 4), 2, 1, conv_module=DiffusionSpectralConv, **options)
@@ -250,6 +251,33 @@ def test_warm_start_refuses_another_model():
         with pytest.raises(ValueError, match=message):
             warm_start(operator, other)
         assert all(torch.equal(operator.state_dict()[k], v) for k, v in before.items())
+
+
+def test_warm_start_from_a_model_with_noise():
+    trained = FNO((4, 4), 2, 1, 6, n_layers=2, conv_module=DiffusionSpectralConv)
+    operator = warm_start(variational_operator(), Deterministic(trained))
+    x = smooth(2, 2, (8, 7))
+    assert torch.equal(operator.eval()(x), trained(x))
+
+
+def test_warm_start_from_what_is_not_a_model():
+    operator = variational_operator()
+    message = r"trained \(='a.pt'\) must be a model or its state_dict; .*torch.load"
+    with pytest.raises(TypeError, match=message):
+        warm_start(operator, "a.pt")
+    with pytest.raises(TypeError, match=r"trained \(=None\) must be a model"):
+        warm_start(operator, None)
+    state = Deterministic(operator.model).state_dict()
+    with pytest.raises(ValueError, match="not inside of a wrapper"):
+        warm_start(operator, state)
+
+
+def test_warm_start_names_a_single_tensor():
+    operator = variational_operator()
+    state = operator.model.state_dict()
+    del state["projection.fcs.1.bias"]
+    with pytest.raises(ValueError, match=r"trained lacks 'projection.fcs.1.bias'; it"):
+        warm_start(operator, state)
 
 
 def test_warm_start_looks_at_the_scale_first():
