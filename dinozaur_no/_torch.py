@@ -67,6 +67,19 @@ def outside_transforms() -> AbstractContextManager[Any]:
     return stack
 
 
+def without_transforms(name: str, x: Tensor) -> Tensor:
+    """Return the numbers of a tensor that transforms of `torch.func` have wrapped."""
+    functorch = torch._C._functorch
+    while inside_transform() and functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            raise ValueError(
+                f"{name} differs between the items of torch.func.vmap, but its numbers "
+                "are needed here; loop over the items instead"
+            )
+        x = functorch.get_unwrapped(x)
+    return x.detach()
+
+
 def inside_forward_mode() -> bool:
     """Return whether forward-mode derivatives, such as `torch.func.jvp`, are at work.
 
@@ -126,5 +139,7 @@ def standard_normal(
 
 def inside_transform() -> bool:
     """Return whether a transform of `torch.func`, such as vmap, is at work."""
+    if torch.compiler.is_compiling():  # which would answer for its own transforms
+        return False
     # There is no public way.
     return torch._C._functorch.peek_interpreter_stack() is not None

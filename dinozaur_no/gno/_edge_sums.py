@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._torch import inside_forward_mode, inside_transform
+
 #: The kernel: of u[j], v[i], f[j] (or None) and its own parameters.
 Kernel = Callable[[Tensor, Tensor, "Tensor | None", Sequence[Tensor]], Tensor]
 #: u, v, f (or None), w (or None) and the parameters of the kernel, in this order.
@@ -116,7 +118,8 @@ def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
     ----------
     edges : Edges
         The graph. If it has more edges than its chunk, nothing per edge is kept for
-        the backward pass, which computes the integrand again instead.
+        the backward pass, which computes the integrand again instead; inside
+        transforms of `torch.func` everything is kept.
     integrand : Integrand
         The summand.
     inputs : sequence of Tensor or None
@@ -125,6 +128,8 @@ def edge_sum(edges: Edges, integrand: Integrand, inputs: Inputs) -> Tensor:
     """
     if len(edges.index) <= edges.chunk:
         return _at_once(edges, integrand, inputs)
+    if _transformed():
+        return _piecewise(edges, integrand, inputs)
     out: Tensor = _ChunkedSum.apply(edges, integrand, *inputs)
     return out
 
@@ -273,8 +278,25 @@ def segment_sum(values: Tensor, splits: Tensor) -> Tensor:
     """Sum ``values[splits[i] : splits[i + 1]]`` for each i; zero where it is empty."""
     if not values.numel():
         return values.sum(0).expand(len(splits) - 1, *values.shape[1:])
+    if _transformed():
+        return _plain_segment_sum(values, splits)
     sums: Tensor = SegmentSum.apply(values, splits)
     return sums
+
+
+def _plain_segment_sum(values: Tensor, splits: Tensor) -> Tensor:
+    """Compute `segment_sum` by operations that every transform knows."""
+    numbers = torch.arange(len(splits) - 1, device=splits.device)
+    rows = numbers.repeat_interleave(splits.diff(), output_size=len(values))
+    # In bfloat16 a sum of many numbers would stop growing.
+    exact = values.to(torch.promote_types(values.dtype, torch.float32))
+    sums = exact.new_zeros(len(numbers), *values.shape[1:])
+    return sums.index_add(0, rows, exact).to(values.dtype)
+
+
+def _transformed() -> bool:
+    """Return whether transforms are at work that know plain operations only."""
+    return inside_transform() or inside_forward_mode()
 
 
 class SegmentSum(torch.autograd.Function):

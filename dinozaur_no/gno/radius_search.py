@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from .._torch import outside_transforms, without_transforms
 from .._validation import positive, positive_int
 
 #: Queries per call of the tree: bounds the memory of its uncompressed result.
@@ -83,9 +84,7 @@ class RadiusSearch(NeighborSearch):
                 f"data has {data.shape[1]} coordinates per point and queries "
                 f"{queries.shape[1]}; they must lie in the same space"
             )
-        points, centres = _as_array(data), _as_array(queries)
-        _check_finite("data", points)
-        _check_finite("queries", centres)
+        points, centres = _as_array("data", data), _as_array("queries", queries)
         dtype = np.promote_types(points.dtype, centres.dtype)
         points, centres = points.astype(dtype), centres.astype(dtype)
 
@@ -93,8 +92,7 @@ class RadiusSearch(NeighborSearch):
         found = self.cache.get(key)
         if found is None:
             arrays = _neighbours(points, centres, radius)
-            # Tensors made in inference mode could not be used in training later.
-            with torch.inference_mode(False):
+            with outside_transforms():
                 index, splits = (torch.from_numpy(a).to(queries.device) for a in arrays)
             found = self.cache.put(key, (index, splits))
         index, splits = found
@@ -209,11 +207,13 @@ def _check_finite(name: str, points: NDArray[Any]) -> None:
         )
 
 
-def _as_array(points: Tensor) -> NDArray[Any]:
-    points = points.detach().cpu()
-    if points.dtype not in (torch.float32, torch.float64):
-        points = points.float()
-    array: NDArray[Any] = np.ascontiguousarray(points.numpy())
+def _as_array(name: str, points: Tensor) -> NDArray[Any]:
+    with outside_transforms():
+        points = without_transforms(name, points).cpu()
+        if points.dtype not in (torch.float32, torch.float64):
+            points = points.float()
+        array: NDArray[Any] = np.ascontiguousarray(points.numpy())
+    _check_finite(name, array)
     return array
 
 
