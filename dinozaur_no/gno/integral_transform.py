@@ -14,6 +14,7 @@ from torch.nn.functional import linear
 
 from .._validation import one_of, positive_int
 from ._edge_sums import Edges, Inputs, Integrand, Kernel, edge_sum
+from .radius_search import Neighbors
 
 #: Takes the edges, the kernel, the points and the inputs of an `edge_sum`. Returns
 #: weight times kernel on every edge, or None to have it computed.
@@ -236,6 +237,8 @@ def _checked(
     neighbors: dict[str, Tensor], n_points: int, n_rows: int
 ) -> tuple[Tensor, Tensor]:
     """Return index and splits as int64; refuse those of another geometry."""
+    if isinstance(neighbors, Neighbors) and neighbors.fit(n_points, n_rows):
+        return neighbors["neighbors_index"], neighbors["neighbors_row_splits"]
     for name in ("neighbors_index", "neighbors_row_splits"):
         if name not in neighbors:
             raise KeyError(f"neighbors has no {name!r}; pass what RadiusSearch returns")

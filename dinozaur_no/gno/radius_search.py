@@ -96,7 +96,7 @@ class RadiusSearch(NeighborSearch):
                 index, splits = (torch.from_numpy(a).to(queries.device) for a in arrays)
             found = self.cache.put(key, (index, splits))
         index, splits = found
-        neighbors = {"neighbors_index": index, "neighbors_row_splits": splits}
+        neighbors = Neighbors(index, splits, len(data))
         if self.return_norm:
             neighbors["weights"] = squared_distances(data, queries, index, splits)
         return neighbors
@@ -104,6 +104,37 @@ class RadiusSearch(NeighborSearch):
     def extra_repr(self) -> str:
         """List the options, for ``print``."""
         return f"return_norm={self.return_norm}"
+
+
+class Neighbors(dict[str, Tensor]):
+    """What a search found, which knows its geometry; copies of it are plain dicts.
+
+    Parameters
+    ----------
+    index, splits : Tensor
+        Neighbours and where each query begins.
+    n_points : int
+        Number of points that were searched.
+    """
+
+    def __init__(self, index: Tensor, splits: Tensor, n_points: int) -> None:
+        super().__init__(neighbors_index=index, neighbors_row_splits=splits)
+        self._found = index, splits, _writes(index, splits)
+        self._n_points = n_points
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def fit(self, n_points: int, n_rows: int) -> bool:
+        """Return whether these are unchanged and belong to so many points and rows.
+
+        It reads no numbers, for which a processor would wait for its GPU.
+        """
+        index, splits, writes = self._found
+        own = self.get("neighbors_index") is index
+        own = own and self.get("neighbors_row_splits") is splits
+        unchanged = own and _writes(index, splits) == writes
+        return unchanged and (n_points, n_rows + 1) == (self._n_points, len(splits))
 
 
 class NeighborCache:
@@ -127,14 +158,14 @@ class NeighborCache:
     def get(self, key: Any) -> tuple[Tensor, Tensor] | None:
         """Return a stored entry, unless somebody has written into it since."""
         entry = self._entries.pop(key, None)
-        if entry is None or entry[0]._version + entry[1]._version != entry[2]:
+        if entry is None or _writes(*entry[:2]) != entry[2]:
             return None
         self._entries[key] = entry
         return entry[:2]
 
     def put(self, key: Any, found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Store an entry, and forget the oldest ones as needed."""
-        self._entries[key] = (*found, found[0]._version + found[1]._version)
+        self._entries[key] = (*found, _writes(*found))
         while len(self._entries) > 1 and (
             len(self._entries) > self.capacity or self._bytes() > self.capacity_bytes
         ):
@@ -143,6 +174,11 @@ class NeighborCache:
 
     def _bytes(self) -> int:
         return sum(e[0].nbytes + e[1].nbytes for e in self._entries.values())
+
+
+def _writes(index: Tensor, splits: Tensor) -> int:
+    """Return how many times somebody has written into the tensors."""
+    return index._version + splits._version
 
 
 def squared_distances(

@@ -1,5 +1,6 @@
 """The fast integral transform against upstream's: values, gradients, errors."""
 
+import copy
 import functools
 import importlib.util
 
@@ -21,8 +22,10 @@ from support.graphs import (
     values_and_gradients,
 )
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dinozaur_no.gno.accelerate import FastIntegralTransform, RadiusSearch
+from dinozaur_no.gno.integral_transform import _checked
 
 
 @pytest.mark.parametrize("chunk_edges", [None, 1, 40])
@@ -175,6 +178,41 @@ def test_errors_of_the_transform():
         FastIntegralTransform(channel_mlp=fast.channel_mlp, reduction="max")
     with pytest.raises(ValueError, match="chunk_edges"):
         FastIntegralTransform(channel_mlp=fast.channel_mlp, chunk_edges=-1)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuse what makes a processor wait for its GPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ != "_local_scalar_dense"
+        return func(*args, **(kwargs or {}))
+
+
+def test_neighbours_of_our_own_search_are_not_read_again():
+    y, x = points(30), points(20)
+    search = RadiusSearch(return_norm=True)
+    for _ in range(2):  # found, and remembered
+        neighbors = search(y, x, RADIUS)
+        with NoWaiting():
+            index, splits = _checked(neighbors, 30, 20)
+    assert index is neighbors["neighbors_index"]
+    assert splits is neighbors["neighbors_row_splits"]
+    for other in (dict(neighbors), copy.deepcopy(neighbors)):
+        with NoWaiting(), pytest.raises(AssertionError):
+            _checked(other, 30, 20)
+        _checked(other, 30, 20)
+
+
+@pytest.mark.parametrize("name", ["neighbors_index", "neighbors_row_splits"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_changed_neighbours_are_read_again(name, in_place):
+    neighbors = RadiusSearch()(points(30), points(20), RADIUS)
+    if in_place:
+        neighbors[name] += 30
+    else:
+        neighbors[name] = neighbors[name] + 30
+    with pytest.raises(ValueError, match=f"{name} (must rise|goes from 3)"):
+        _checked(neighbors, 30, 20)
 
 
 @pytest.mark.skipif(
