@@ -103,24 +103,6 @@ def _places(cls: type) -> list[str]:
     return []
 
 
-def without_defaults(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave options of layers out of a model's entry that are at their defaults.
-
-    Folders of format 2 hold them although they were not given, and had no effect.
-    """
-    defaults = {
-        name: parameter.default
-        for conv in (layers.DiffusionSpectralConv, layers.BayesianDiffusionConv)
-        for name, parameter in inspect.signature(conv).parameters.items()
-    }
-    given = dict(entry["arguments"])
-    if entry["class"] in ("DINOZAUR", "BayesianDINOZAUR", "DINOZAURGINO"):
-        for name in given.keys() & defaults.keys():
-            if decoded(given[name]) == defaults[name]:
-                del given[name]
-    return {**entry, "arguments": given}
-
-
 def decoded_model(entry: Mapping[str, Any]) -> Any:
     """Build the model of an entry that `encoded_model` made."""
     models = {cls.__name__: cls for cls in BaseModel._models.values()}

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from .._torch import write_atomically
 from ..layers.conditional import Conditioned
 from ..uncertainty import CorrelatedNoise, Deterministic, VariationalOperator
-from ._json import decoded, decoded_model, encoded, encoded_model, without_defaults
+from ._json import decoded, decoded_model, encoded, encoded_model
 from ._tensors import bytes_of, tensors_of
 
-_CONFIG, _FORMAT, _READABLE = "config.json", 3, (2, 3)
+_CONFIG, _FORMAT = "config.json", 3
 #: Modules around a model, and the arguments that are attributes of theirs.
 _WRAPPERS: Mapping[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "Conditioned": (Conditioned, ()),
@@ -122,10 +122,7 @@ def load_pretrained(
     config = _read_config(folder / _CONFIG)
     weights = _read_weights(folder, config["weights"], map_location)
     try:
-        entry = config["model"]
-        if config["format"] == 2:
-            entry = without_defaults(entry)
-        model: nn.Module = decoded_model(entry)
+        model: nn.Module = decoded_model(config["model"])
         inner = model
         for entry in reversed(config["wrappers"]):
             model = _decoded_wrapper(entry, model)
@@ -200,10 +197,10 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} is not JSON ({error}); save the model again"
         ) from error
     known = {"format", "versions", "model", "wrappers", "layers", "weights"}
-    if not isinstance(config, dict) or config.get("format") not in _READABLE:
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise ValueError(
-            f"{path} is not of format {' or '.join(map(str, _READABLE))}; load it with "
-            "the version of dinozaur-no that wrote it"
+            f"{path} is not of format {_FORMAT}; load it with the version of "
+            "dinozaur-no that wrote it"
         )
     if known - config.keys():
         raise ValueError(

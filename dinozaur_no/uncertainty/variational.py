@@ -250,7 +250,7 @@ class VariationalOperator(UncertainOperator):
         return list(value)
 
 
-def kl_weight(beta: float | str, num_data: int) -> float:
+def kl_weight(beta: Any, num_data: int) -> float:
     """Return the weight of the KL divergence as a number."""
     if beta == "paper":
         return float(num_data)

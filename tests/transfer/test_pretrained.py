@@ -1,6 +1,5 @@
 """Models in a folder: built again with the same weights, by no code of the folder."""
 
-import inspect
 import json
 import pickle
 
@@ -34,7 +33,6 @@ from dinozaur_no import (
     load_pretrained,
     save_pretrained,
 )
-from dinozaur_no.transfer._json import encoded
 from dinozaur_no.transfer._tensors import bytes_of, tensors_of
 
 CONFIGURED = DiffusionSpectralConv.configure(
@@ -340,44 +338,8 @@ def edit(folder, **changes):
     path.write_text(json.dumps(config))
 
 
-def as_format_2(folder):
-    """Write the configuration that version 0.2.0 wrote: all options, fewer layers."""
-    config = json.loads((folder / "config.json").read_text())
-    arguments = config["model"]["arguments"]
-    for cls in (DiffusionSpectralConv, BayesianDiffusionConv):
-        for name, parameter in inspect.signature(cls).parameters.items():
-            if name in arguments and arguments[name] is None:
-                arguments[name] = encoded(name, parameter.default)
-    if "Diffusion" not in str(config["model"]):
-        config["layers"] = {}
-    edit(folder, format=2, model=config["model"], layers=config["layers"])
-
-
-OF_FORMAT_2 = {
-    "options": lambda: DINOZAUR(*SMALL, kernels=2, drift=True, extent=(2.0, 1.0)),
-    "configured": lambda: DINOZAUR(*SMALL, conv_module=CONFIGURED),
-    "prior": lambda: VariationalOperator(
-        BayesianDINOZAUR(
-            *SMALL, conv_module=BayesianDiffusionConv.configure(sample_per="item")
-        )
-    ),
-    "dense": lambda: FNO(*SMALL),
-}
-
-
-@pytest.mark.parametrize("build", OF_FORMAT_2.values(), ids=OF_FORMAT_2)
-def test_folders_of_format_2_are_read(build, tmp_path):
-    model = build().eval()
-    save_pretrained(model, tmp_path)
-    as_format_2(tmp_path)
-    again = load_pretrained(tmp_path)
-    assert str(again) == str(model)
-    x = smooth(2, 2, (7, 8))
-    assert torch.equal(again(x), model(x))
-
-
 CHANGES = {
-    "format": ({"format": 7}, "not of format 2 or 3"),
+    "format": ({"format": 7}, "not of format 3"),
     "outside": (
         {"weights": "../weights-0000000000000000.safetensors"},
         "does not write",
