@@ -359,8 +359,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         """Return displacements from shares of the box, the first kernel's included."""
         if raw is None:
             return None
-        extent = torch.tensor(self.extent, dtype=raw.dtype, device=raw.device)
-        arrows = raw * extent
+        # By plain numbers: a tensor of them would be copied to the device every time.
+        parts = zip(raw.unbind(-1), self.extent)
+        arrows = torch.stack([part * length for part, length in parts], -1)
         if self.kernels == 1:
             return arrows
         at_rest = torch.zeros_like(arrows[..., :1, :, :])

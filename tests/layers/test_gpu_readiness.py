@@ -30,6 +30,7 @@ LAYERS = {
     "output grid": DiffusionSpectralConv.configure(feature_grid="output"),
     "fft": DiffusionSpectralConv.configure(axis_method="fft"),
     "transport": DiffusionSpectralConv.configure(kernels=3, drift=True),
+    "oblong": DiffusionSpectralConv.configure(drift=True, extent=(1.0, 2.0)),
     "bayesian": BayesianDiffusionConv.configure(drift=True),
     "dense": GradientSpectralConv,
 }
@@ -70,6 +71,9 @@ class NoWaiting(TorchDispatchMode):
         device = (kwargs or {}).get("device")
         if name == "_to_copy" and device is not None:
             raise AssertionError(f"{func} copies to {device}")
+        # A tensor is made of Python's numbers; a single one goes along with its launch.
+        if name == "lift_fresh" and args[0].ndim:
+            raise AssertionError(f"{func} copies numbers")
         return func(*args, **(kwargs or {}))
 
 
@@ -83,6 +87,8 @@ def test_modes_refuse():
             x.sum().item()
         with pytest.raises(AssertionError, match="copies"):
             x.to("meta")
+        with pytest.raises(AssertionError, match="copies numbers"):
+            torch.tensor([1.0, 2.0])
 
 
 @every_layer
