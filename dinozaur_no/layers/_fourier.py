@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import Parameter
+from torch import Tensor, nn
 
 from .._torch import full_precision, outside_transforms
-from .._validation import one_of
+from .._validation import one_of, per_axis
 from ._axis import (
     Array,
     AxisBasis,
@@ -275,7 +274,7 @@ class BasisCache:
             return RealBasis(*key[:4], method, *key[4:], self.feature_grid, self.plan)
 
         # A tracer's tables belong to its graph and must not outlive it.
-        if torch.compiler.is_compiling() or type(like) not in (Tensor, Parameter):
+        if torch.compiler.is_compiling() or type(like) not in (Tensor, nn.Parameter):
             return make("dense" if self.method == "auto" else self.method)
         if like.numel() == 0:  # which an FFT refuses
             return make("dense")
@@ -300,3 +299,24 @@ class BasisCache:
             field = x.to(torch.promote_types(x.dtype, torch.float32))
             basis = self.get(n_in, n_in, n_out, [1.0] * len(n_in), like=field)
             return basis.synthesise(basis.analyse(field)).to(x.dtype)
+
+
+class OnBox:
+    """A layer on a periodic box, whose lengths are checked whenever they are set."""
+
+    order: int
+
+    @property
+    def extent(self) -> tuple[float, ...]:
+        """Length of the box along each axis; one number stands for all."""
+        return self._extent
+
+    @extent.setter
+    def extent(self, value: float | Sequence[float] | Tensor) -> None:
+        self._extent = per_axis("extent", value, self.order)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a layer; up to 0.2.0 its ``extent`` was not a property."""
+        old = {"extent": "_extent"}
+        state = {old.get(name, name): value for name, value in state.items()}
+        super().__setstate__(state)  # type: ignore[misc]

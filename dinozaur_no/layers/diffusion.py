@@ -22,7 +22,7 @@ from .._validation import (
     positive_int,
 )
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, FeatureGridKind, Method, RealBasis
+from ._fourier import BasisCache, FeatureGridKind, Method, OnBox, RealBasis
 from ._gradient_features import (
     add_features,
     gradient_weight_init,
@@ -32,7 +32,7 @@ from ._kernels import apply_kernels, random_displacements, spaced_times
 from ._mixing import ShellPlan, mix_channels
 
 
-class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
+class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass):
     r"""Diffusion layer for neural operators, a drop-in for ``SpectralConv``.
 
     The layer computes, for an input with channels :math:`x_i` on a periodic box,
@@ -83,7 +83,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         carries the modes.
     extent : float or sequence of float, default 1.0
         Length of the periodic box, per axis. It fixes the unit of times, displacements
-        and gradients; 1 gives the formulas above.
+        and gradients; 1 gives the formulas above. Can be set later.
     time_init : float or pair of float, default (1e-4, 1e-1)
         Initial times, spaced logarithmically over the channels between two values, or
         one value for all.
@@ -96,7 +96,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         Ratio of output to input points, per axis.
     max_n_modes : int or sequence of int, optional
         Largest number of modes that may be set later; no limit by default, as there
-        is no weight whose size depends on it.
+        is no weight whose size depends on it. The attribute is then the largest number
+        so far.
     complex_data : bool, default False
         Whether the input is complex. Real and imaginary part then go through the same
         layer.
@@ -190,9 +191,9 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
             if max_n_modes is None
             else check_modes_per_axis("max_n_modes", max_n_modes, self.order)
         )
+        self.max_n_modes = list(self._limit or [0] * self.order)
         self.n_modes = n_modes
-        self.max_n_modes = list(self._limit or self._n_modes)
-        self.extent = per_axis("extent", extent, self.order)
+        self.extent = extent
         self.resolution_scaling_factor = (
             None
             if resolution_scaling_factor is None
@@ -205,6 +206,7 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
         self.kernels = positive_int("kernels", kernels)
         self.drift = one_of("drift", drift, (False, True))
         self.shells = positive_int("shells", shells)
+        one_of("gradient_features", gradient_features, (False, True))
         self._shell_plan = ShellPlan(shells, tuple(self.max_n_modes))
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(
@@ -305,6 +307,8 @@ class DiffusionSpectralConv(BaseSpectralConv, metaclass=ConfigurableClass):
     @n_modes.setter
     def n_modes(self, value: int | Sequence[int]) -> None:
         self._n_modes = check_modes_within(value, self.order, self._limit)
+        # Without a limit the maximum follows, so that it is never below the modes.
+        self.max_n_modes = list(map(max, self.max_n_modes, self._n_modes))
 
     def forward(
         self,

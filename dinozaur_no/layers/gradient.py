@@ -20,12 +20,12 @@ from .._validation import (
     positive_int,
 )
 from ._configure import ConfigurableClass
-from ._fourier import BasisCache, FeatureGridKind, Method
+from ._fourier import BasisCache, FeatureGridKind, Method, OnBox
 from ._gradient_features import add_features, gradient_weight_init, linear_weight
 from ._mixing import mix_channels
 
 
-class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
+class GradientSpectralConv(OnBox, SpectralConv, metaclass=ConfigurableClass):
     r"""``SpectralConv`` followed by gradient features: FNO_g and TFNO_g of the paper.
 
     With v the output of upstream's layer (dense, Tucker, CP, TT or separable weights),
@@ -82,7 +82,7 @@ class GradientSpectralConv(SpectralConv, metaclass=ConfigurableClass):
             scaling = per_axis("resolution_scaling_factor", scaling, order)
             kwargs["resolution_scaling_factor"] = list(scaling)
         super().__init__(in_channels, out_channels, modes, **kwargs)
-        self.extent = per_axis("extent", extent, self.order)
+        self.extent = extent
         self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(axis_method, feature_grid)
         self.gradient_weight = nn.Parameter(

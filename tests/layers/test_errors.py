@@ -1,5 +1,6 @@
 """Bad input gets an error that names the argument and its value."""
 
+import pickle
 import re
 from math import inf, nan
 
@@ -93,6 +94,16 @@ def test_exceeding_max_n_modes(conv):
         conv(2, 2, (8, 4), max_n_modes=(4, 6))
 
 
+def test_the_maximum_rises_with_the_modes_if_there_is_no_limit():
+    layer = DiffusionSpectralConv(2, 2, (8, 4))
+    for modes, most in (((6, 6), [8, 6]), ((16, 2), [16, 6]), ((2, 2), [16, 6])):
+        layer.n_modes = modes
+        assert layer.max_n_modes == most
+    layer = DiffusionSpectralConv(2, 2, (4, 4), max_n_modes=(8, 8))
+    layer.n_modes = (6, 6)
+    assert layer.max_n_modes == [8, 8]
+
+
 @pytest.mark.parametrize("value", [(4,), (6, 6, 6), 8])
 def test_max_n_modes_of_wrong_length(value):
     with pytest.raises(ValueError, match=says(f"max_n_modes (={value})", "2 entries")):
@@ -121,6 +132,44 @@ def test_extent_of_wrong_length(conv, value):
         conv(2, 2, (4, 4), extent=value)
 
 
+@every_conv
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(2, (2.0, 2.0)), ([1, 3], (1.0, 3.0)), (torch.tensor([2.0, 0.5]), (2.0, 0.5))],
+)
+def test_setting_extent(conv, value, expected):
+    layer, x = conv(2, 2, (4, 4)), smooth(1, 2, (8, 7))
+    before = layer(x)
+    layer.extent = value
+    assert layer.extent == expected
+    assert not torch.allclose(layer(x), before)
+    copied = pickle.loads(pickle.dumps(layer))
+    assert copied.extent == expected
+    assert torch.equal(copied(x), layer(x))
+
+
+@every_conv
+@pytest.mark.parametrize("value", [0, -1.0, inf, nan, None, (1.0, 0), (1.0,)])
+def test_setting_a_bad_extent(conv, value):
+    layer = conv(2, 2, (4, 4), extent=3.0)
+    with pytest.raises(ValueError, match=says(f"extent (={value}) must be")):
+        layer.extent = value
+    assert layer.extent == (3.0, 3.0)
+
+
+@every_conv
+def test_extent_of_an_older_pickle(conv):
+    """Up to 0.2.0 the attribute was a plain one."""
+    layer, x = conv(2, 2, (4, 4), extent=(1.0, 2.0)), smooth(1, 2, (8, 7))
+    state = layer.__getstate__()
+    state["extent"] = state.pop("_extent")
+    older = conv.__new__(conv)
+    older.__setstate__(state)
+    assert older.extent == (1.0, 2.0)
+    assert torch.equal(older(x), layer(x))
+    assert "extent" not in vars(older)
+
+
 @pytest.mark.parametrize("value", [0, -1.0, nan, (1.0,), (1.0, 2.0, 3.0)])
 def test_resolution_scaling_factor(value):
     expected = says(f"resolution_scaling_factor (={value})")
@@ -140,6 +189,14 @@ def test_scaling_to_nothing(conv):
 def test_unknown_choice(conv, name):
     with pytest.raises(ValueError, match=says(f"{name} (='best') must be", "'")):
         conv(2, 2, (4, 4), **{name: "best"})
+
+
+@pytest.mark.parametrize("name", ["drift", "gradient_features"])
+@pytest.mark.parametrize("value", ["no", None, 2])
+def test_neither_true_nor_false(name, value):
+    expected = says(f"{name} (={value!r}) must be one of False, True")
+    with pytest.raises(ValueError, match=expected):
+        DiffusionSpectralConv(2, 2, (4, 4), **{name: value})
 
 
 @every_conv
