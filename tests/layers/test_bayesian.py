@@ -227,7 +227,11 @@ def test_log_normal_moments_of_the_times():
     [
         ({"prior_scale": 0.0}, ValueError, r"prior_scale \(=0.0\) must be positive"),
         ({"prior_scale": (1.0, -1.0)}, ValueError, "prior_scale"),
-        ({"prior_mean": (1.0,) * 3}, ValueError, r"one per channel \(2\)"),
+        (
+            {"prior_mean": (1.0,) * 3},
+            ValueError,
+            r"has shape \(3,\).*or \(2,\) of them",
+        ),
         ({"prior_mean": math.nan}, ValueError, r"prior_mean \(=nan\) must be finite"),
         ({"prior_mean": "small"}, TypeError, "prior_mean"),
         ({"scale_init": -0.1}, ValueError, r"scale_init \(=-0.1\)"),

@@ -9,7 +9,9 @@ from support.contract import close, smooth
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from dinozaur_no import (
+    DINOZAUR,
     BayesianDiffusionConv,
+    BayesianDINOZAUR,
     DiffusionSpectralConv,
     VariationalOperator,
     parameter_groups,
@@ -40,6 +42,26 @@ def joint(drawn):
     """All random numbers of samples in the order of the posterior."""
     parts = [drawn["raw_time"].flatten(1), drawn["raw_displacement"].flatten(1)]
     return torch.cat(parts, 1).detach()
+
+
+def test_sizes_that_the_documentation_names():
+    """Of the posterior of a model, beyond the deterministic one."""
+
+    def size(model, **options):
+        options |= {"n_layers": 4, "kernels": 4, "drift": True}
+        built = model((16, 16), 1, 1, 64, **options)
+        return sum(p.numel() for p in built.parameters())
+
+    base = size(DINOZAUR)
+    sizes = [base]
+    sizes += [
+        size(BayesianDINOZAUR, covariance=covariance) - base
+        for covariance in ("diagonal", "full")
+    ]
+    n = 64 * (4 + 3 * 2)
+    assert sizes[1:] == [4 * n, 4 * (n * (n + 1) // 2)]
+    for number in sizes:
+        assert f" {number:,}" in BayesianDiffusionConv.__doc__
 
 
 @every_covariance
@@ -183,7 +205,7 @@ def test_warm_start_copies_displacements():
 
 
 def test_parameter_groups_take_displacements_to_the_times():
-    """They are no weights: decay would pull them to zero."""
+    """They are not weights: decay would pull them to zero."""
     for conv in (DiffusionSpectralConv, BayesianDiffusionConv):
         model = model_with(conv)
         weights, special = parameter_groups(model)
