@@ -112,7 +112,7 @@ def test_max_n_modes_of_wrong_length(value):
 
 @every_conv
 @pytest.mark.parametrize("value", [0, -1.0, inf, nan, None, (1.0, 0)])
-def test_extent_that_is_no_length(conv, value):
+def test_extent_that_is_not_a_length(conv, value):
     with pytest.raises(ValueError, match=says(f"extent (={value}) must be positive")):
         conv(2, 2, (4, 4), extent=value)
 
@@ -209,7 +209,7 @@ def test_unknown_keyword(conv):
 
 
 @pytest.mark.parametrize("value", [0, -1e-3, inf, nan, None, (0, 1e-1), (1e-4, inf)])
-def test_time_init_that_is_no_time(value):
+def test_time_init_that_is_not_a_time(value):
     expected = says(f"time_init (={value}) must be positive and finite")
     with pytest.raises(ValueError, match=expected):
         DiffusionSpectralConv(2, 2, (4, 4), time_init=value)
@@ -224,7 +224,7 @@ def test_time_init_of_wrong_length(value):
 @pytest.mark.parametrize(
     "value", [0.0, -1.0, nan, inf, [1e-3, 0.0], [nan, 1e-3], [1e-3, inf]]
 )
-def test_setting_times_that_are_none(value):
+def test_setting_times_that_are_not_times(value):
     layer = DiffusionSpectralConv(2, 2, (4, 4))
     before = layer.diffusion_time
     expected = says(f"diffusion_time (={value}) must be positive and finite")
@@ -301,7 +301,7 @@ def test_complex_input_without_complex_data(conv):
 
 @every_conv
 @pytest.mark.parametrize("value", [None, [[1.0]], np.ones((2, 2, 8, 7)), 3.0])
-def test_input_that_is_no_tensor(conv, value):
+def test_input_that_is_not_a_tensor(conv, value):
     layer = conv(2, 2, (4, 4))
     with pytest.raises(TypeError, match=says("Tensor", type(value).__name__)):
         layer(value)
