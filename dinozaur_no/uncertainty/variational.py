@@ -254,6 +254,6 @@ def kl_weight(beta: Any, num_data: int) -> float:
     """Return the weight of the KL divergence as a number."""
     if beta == "paper":
         return float(num_data)
-    if not isinstance(beta, Real) or not 0 <= beta < math.inf:
+    if not isinstance(beta, Real) or not 0 <= float(beta) < math.inf:
         raise ValueError(f"beta (={beta!r}) must be a number of at least 0 or 'paper'")
     return float(beta)
