@@ -316,7 +316,7 @@ class OnBox:
         self._extent = per_axis("extent", value, self.order)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a layer; up to 0.2.0 its ``extent`` was not a property."""
+        """Restore a layer; in 0.1.0 its ``extent`` was not a property."""
         old = {"extent": "_extent"}
         state = {old.get(name, name): value for name, value in state.items()}
         super().__setstate__(state)  # type: ignore[misc]

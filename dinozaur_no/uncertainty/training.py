@@ -154,7 +154,7 @@ def warm_start(
     if not isinstance(trained, (nn.Module, Mapping)):
         raise TypeError(
             f"trained (={trained!r}) must be a model or its state_dict; load a file "
-            "first, with torch.load"
+            "first, with torch.load(path, weights_only=True)"
         )
     state = dict(trained.state_dict() if isinstance(trained, nn.Module) else trained)
     state.pop("_metadata", None)
