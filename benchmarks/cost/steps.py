@@ -30,10 +30,15 @@ def swept(dataset: str) -> list[Experiment]:
         for record in records.read(records.RUNS)
         if record["dataset"] == dataset
         and record["preset"].startswith(SWEEPS)
-        and "feature-grid" not in record["preset"]
+        and not any(word in record["preset"] for word in ("feature-grid", "schedule"))
     }
     order = models_of(dataset)
-    ordered = sorted(found, key=lambda pair: (order.index(pair[0]), pair[1]))
+
+    def place(pair: tuple[str, str]) -> tuple[int, bool, str]:
+        model, preset = pair  # the dense model of the sweep of kernels is the first one
+        return order.index(model), preset < "short", preset
+
+    ordered = sorted(found, key=place)
     return [find_experiment(dataset, model, preset=preset) for model, preset in ordered]
 
 

@@ -1,5 +1,6 @@
 """Picture of errors over the time of a training step and over parameters."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from benchmarks.tables import Row, records
 SERIES = (
     ("FNO or GINO", "#8c8c8c", "s-", ("fno", "gino"), ("width", "learning")),
     ("FNO g", "#5f5f5f", "D-", ("fno_g", "gino_g"), ("width",)),
-    ("TFNO or TGINO", "#c4c4c4", "v-", ("tfno", "tgino"), ("width",)),
+    ("TFNO or TGINO", "#c4c4c4", "v-", ("tfno", "tfno_10", "tgino"), ("width",)),
     ("separable", "#d9c27f", "^-", ("separable",), ("width",)),
     ("DINOZAUR", "#1f6f78", "o-", ("dinozaur",), ("width", "kernels=rest")),
     ("transport", "#a23b2a", "o-", ("transport",), ("width",)),
@@ -54,14 +55,20 @@ def points_of(dataset: str, rows: Sequence[Row]) -> list[Point]:
     ]
 
 
+def learned(points: Sequence[Point], dense: str) -> list[Point]:
+    """Leave out runs with ten times the error of the dense model: these diverged."""
+    best = min((min(p.errors) for p in points if p.model == dense), default=math.inf)
+    return [p for p in points if min(p.errors) < 10 * best]
+
+
 def plot_tradeoff(path: Path, rows: Sequence[Row]) -> None:
     """Draw held-out errors of the sweep over time per step and over parameters."""
     cases = [d for d in DATASETS if any(row["case"] == d for row in rows)]
     figure = Figure(figsize=(3.6 * len(cases), 6.2), dpi=150, layout="constrained")
     grid = figure.subplots(2, len(cases), squeeze=False, sharey="col")
     for column, dataset in zip(grid.T, cases, strict=True):
-        found = points_of(dataset, rows)
         dense = models_of(dataset)[0]
+        found = learned(points_of(dataset, rows), dense)
         rates = [p for p in found if p.model == dense and "learning" in p.setting]
         best = min(rates, key=lambda p: statistics.mean(p.errors), default=None)
         for name, colour, style, models, settings in SERIES:

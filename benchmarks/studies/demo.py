@@ -79,7 +79,7 @@ NEXT = """\
 What next:
   swap the layer in your own script: README.md, "Use"
   error bars for a drag, a flux, a mean: README.md, "Error bars"
-  flows: make demo ARGS=--transport, examples/plot_navier_stokes.py"""
+  flows: examples/plot_navier_stokes.py"""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> None:
     """Train all trials: the rates first, then the other schedule at the best rate."""
     check_train_options(args)
     if args.again:
-        raise ValueError("--again would discard trials; delete their rows in runs.csv instead")
+        raise ValueError(
+            "--again would discard trials; delete their rows in runs.csv instead"
+        )
     for dataset in args.datasets:
         check_name("dataset", dataset, list(DATASETS))
         for model in args.models or ():
