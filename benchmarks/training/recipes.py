@@ -33,7 +33,6 @@ class Phase:
     rate: float  # learning rate of the weights
     objective: Literal["relative_l2", "elbo"] = "relative_l2"
     posterior_rate: float | None = None  # without one the posterior scale is frozen
-    layer_rate: float | None = None  # of mixing weights and times, instead of `rate`
     scale: float | None = None  # posterior scale to begin with, instead of the present
     kl_weight: float | Literal["paper"] = 1.0
 
@@ -129,12 +128,11 @@ def begin(phase: Phase, model: nn.Module) -> Groups:
             if phase.scale is not None:
                 eye = torch.eye(layer.posterior_size, device=layer.raw_time.device)
                 layer.posterior_scale_tril = phase.scale * eye
-    if phase.layer_rate is None and phase.posterior_rate is None:
+    if phase.posterior_rate is None:
         return plain_groups(model, phase.rate)
     return parameter_groups(
         model,
         phase.rate,
-        layer_lr=phase.layer_rate,
         variational_lr=phase.posterior_rate,
         weight_decay=WEIGHT_DECAY,
     )

@@ -1,4 +1,4 @@
-"""The demo: end to end as a smoke test, resumed, and its table in the README."""
+"""The demo: end to end as a smoke test, resumed, and its table in the tutorial."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from dinozaur_no import BayesianDiffusionConv, VariationalOperator
 
 
 def test_smoke_demo_end_to_end(tmp_path, capsys):
-    committed = [path.read_bytes() for path in (demo.CSV, demo.PICTURE, demo.README)]
+    committed = [path.read_bytes() for path in (demo.CSV, demo.PICTURE, demo.PAGE)]
     cache = tmp_path / "cache"
     status = main(["demo", "--smoke", "--out", str(tmp_path), "--cache", str(cache)])
     assert status == 0
@@ -39,7 +39,7 @@ def test_smoke_demo_end_to_end(tmp_path, capsys):
     assert printed.endswith(f"{demo.NEXT}\n")
     assert is_png(tmp_path / "demo.png")
     assert committed == [
-        path.read_bytes() for path in (demo.CSV, demo.PICTURE, demo.README)
+        path.read_bytes() for path in (demo.CSV, demo.PICTURE, demo.PAGE)
     ]
 
 
@@ -104,17 +104,16 @@ def test_user_errors_take_one_line(words, message, capsys):
     assert len(error.splitlines()) == 1
 
 
-def test_layers_have_the_recommended_rates():
+def test_posterior_has_a_learning_rate_of_its_own():
     (bayesian,) = demo.recipe_of("Bayesian", nn.Identity, 2).phases
     model = VariationalOperator(BayesianDiffusionConv(2, 2, (4,)))
     rates = {id(p): g["lr"] for g in begin(bayesian, model) for p in g["params"]}
     layer = model.model
-    own = (layer.gradient_weight, layer.mix_weight, layer.raw_time, layer.raw_scale)
-    factors = [rates[id(parameter)] / demo.RATE for parameter in own]
-    assert factors == pytest.approx([1, 5, 10, 10])
+    assert rates[id(layer.gradient_weight)] == demo.RATE
+    assert rates[id(layer.mix_weight)] == demo.RATE
+    assert rates[id(layer.raw_time)] == demo.POSTERIOR_RATE
+    assert rates[id(layer.raw_scale)] == demo.POSTERIOR_RATE
     assert layer.raw_scale.requires_grad
-    (fno,) = demo.recipe_of("FNO", nn.Identity, 2).phases
-    assert fno.layer_rate is None
 
 
 def test_noise_is_fitted_to_fields_that_are_neither_trained_nor_tested_on(tmp_path):

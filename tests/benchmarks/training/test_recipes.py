@@ -53,17 +53,6 @@ def test_phases_of_a_warm_start():
     assert recipe_of(small).epochs == 24
 
 
-def test_layers_may_have_a_learning_rate_of_their_own():
-    experiment = Experiment("darcy", "dinozaur", "none", "smoke")
-    phase = Phase(0, 4, experiment.rate, layer_rate=10 * experiment.rate)
-    model = build(experiment)
-    rates = {id(p): g["lr"] for g in begin(phase, model) for p in g["params"]}
-    for name, parameter in model.named_parameters():
-        own = name.endswith(("raw_time", "mix_weight"))
-        expected = phase.layer_rate if own else experiment.rate
-        assert rates[id(parameter)] == pytest.approx(expected), name
-
-
 def test_seeds_are_unlike_each_other():
     seeds = {
         seed_for(0, "order", 1),
