@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +13,12 @@ from contextlib import (
     nullcontext,
 )
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -105,6 +108,17 @@ def full_precision(device_type: str) -> AbstractContextManager[Any]:
     if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
+
+
+def without_autocast(method: F) -> F:
+    """Let a method of something with a ``device`` compute in full precision."""
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with full_precision(self.device.type):
+            return method(self, *args, **kwargs)
+
+    return cast(F, wrapped)
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:

@@ -80,6 +80,16 @@ def non_negative(name: str, value: Any) -> float:
     return float(number)
 
 
+def probability(name: str, value: Any) -> float:
+    """Return the value as a float between 0 and 1."""
+    number = _plain(value)
+    if isinstance(number, str):
+        raise _string(name, value, "a number between 0 and 1")
+    if not (isinstance(number, Real) and 0 < float(number) < 1):
+        raise ValueError(f"{name} (={value}) must lie between 0 and 1; 0.9 means 90 %")
+    return float(number)
+
+
 def per_axis(name: str, value: Any, order: int) -> tuple[float, ...]:
     """Return one positive, finite number per axis; a single one stands for all."""
     value = _plain(value)

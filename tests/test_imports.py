@@ -32,7 +32,8 @@ MAY_IMPORT = {
         *("_torch", "_validation", "uncertainty.predictive", "uncertainty.quantities")
     },
     "plots": {
-        *("_torch", "_validation", "layers", "metrics", "uncertainty.predictive")
+        *("_torch", "_validation", "layers", "metrics"),
+        *("uncertainty.noise", "uncertainty.predictive"),
     },
 }
 #: Other packages that a folder may import.

@@ -8,6 +8,7 @@ their own. Options of ours must therefore travel in the class: it has to be a re
 from __future__ import annotations
 
 import copyreg
+import difflib
 import functools
 import inspect
 from typing import Any, TypeVar, cast
@@ -44,8 +45,10 @@ class ConfigurableClass(type):
         known = _keyword_arguments(cls)
         for name in options:
             if name not in known:
+                close = difflib.get_close_matches(name, known, n=2)
+                hint = f"did you mean {' or '.join(close)}? " if close else ""
                 raise TypeError(
-                    f"{cls.__name__}.configure got an unknown option {name!r}; "
+                    f"{cls.__name__}.configure got an unknown option {name!r}; {hint}"
                     f"the options are {', '.join(sorted(known))}"
                 )
         base = cls.__dict__.get("_base", cls)

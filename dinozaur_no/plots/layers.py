@@ -11,6 +11,7 @@ from torch import nn
 from .._validation import positive, positive_int
 from ..layers.bayesian import BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
+from ..uncertainty.noise import modules_outside_noise
 from ._style import (
     BLUE,
     COLUMNS,
@@ -184,7 +185,7 @@ def layers_of(model: nn.Module, kind: type[DiffusionSpectralConv]) -> list[Any]:
     """Return all layers of a kind in a model, from the first to the last."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch Module, got {type(model).__name__}")
-    layers = [module for module in model.modules() if isinstance(module, kind)]
+    layers = [m for m in modules_outside_noise(model) if isinstance(m, kind)]
     if not layers:
         raise ValueError(
             f"model ({type(model).__name__}) contains no {kind.__name__}; build it "

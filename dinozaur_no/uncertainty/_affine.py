@@ -20,7 +20,13 @@ def slope_and_offset(normalizer: Any, like: Tensor) -> tuple[Tensor, Tensor]:
     # The slope comes from two values; double precision as means can be large.
     exact = exact_dtype(like.device)
     points = [torch.full_like(like, v, dtype=exact) for v in (0, 1, 2)]
-    zero, one, two = map(normalizer.inverse_transform, points)
+    try:
+        zero, one, two = map(normalizer.inverse_transform, points)
+    except TypeError as error:
+        raise ValueError(
+            f"normalizer ({type(normalizer).__name__}) cannot transform; is it fitted? "
+            f"({error})"
+        ) from error
     if zero.shape != like.shape:
         raise ValueError(
             f"normalizer turns the shape {tuple(like.shape)} into {tuple(zero.shape)}; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,12 @@ from torch import Tensor, nn
 Fields = Any  # a Tensor, or a dict of Tensors as GINO returns for a dict of queries
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
+
+#: Error of a fit without data.
+EMPTY = (
+    "batches is empty; the noise needs residuals to be fitted (a generator can be read "
+    "only once)"
+)
 
 
 def map_fields(fields: Fields, function: Callable[[Any], Any]) -> Any:
@@ -58,6 +64,28 @@ def argument(name: str, args: Args, kwargs: Kwargs, model: nn.Module) -> Any:
     return bound.arguments.get(name)
 
 
+def preprocessed(batches: Iterable[Any], processor: Any) -> Iterator[Any]:
+    """Apply a data processor in training mode; batches stay as they are."""
+    if not hasattr(processor, "preprocess"):
+        raise TypeError(
+            f"processor ({type(processor).__name__}) has no preprocess; pass a data "
+            "processor of neuraloperator"
+        )
+    for batch in batches:
+        if not isinstance(batch, Mapping):
+            raise TypeError(
+                f"batches holds a {type(batch).__name__}; with a processor it must "
+                "hold dicts with 'x' and 'y'"
+            )
+        # Not its train(), which would switch a wrapped model, too.
+        before, processor.training = getattr(processor, "training", True), True
+        try:
+            done = processor.preprocess(dict(batch))
+        finally:
+            processor.training = before
+        yield done
+
+
 def mean_square(
     outputs: Callable[[Args, Kwargs], Iterable[Fields]], batches: Iterable[Any]
 ) -> Tensor:
@@ -70,7 +98,7 @@ def mean_square(
             more, count, _ = sum_of_squares(prediction, target)
             squares, numbers = squares + more.cpu(), numbers + count
     if not numbers:
-        raise ValueError("batches is empty; the noise needs residuals to be fitted")
+        raise ValueError(EMPTY)
     return squares / numbers
 
 

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from ._chunks import predictive_of
 from ._cosine_basis import layout_of
-from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, residuals
+from ._fields import (
+    EMPTY,
+    Args,
+    Fields,
+    Kwargs,
+    inputs_and_target,
+    map_fields,
+    residuals,
+)
 from .amplitude import Seen, fit_amplitude
 from .noise import CorrelatedNoise
 from .predictive import Predictive
@@ -211,7 +219,7 @@ def _pairs(predicted: Predictive) -> Tensor:
 
 def _not_empty(seen: Observed) -> Observed:
     if not seen.residuals:
-        raise ValueError("batches is empty; the noise needs residuals to be fitted")
+        raise ValueError(EMPTY)
     for residual in seen.residuals:
         if not bool(residual.isfinite().all()):
             raise ValueError(

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from .._validation import one_of, positive
-from ._fields import Args, Fields, Kwargs, map_fields, mean_square, residuals
+from ._fields import (
+    Args,
+    Fields,
+    Kwargs,
+    map_fields,
+    mean_square,
+    preprocessed,
+    residuals,
+)
 from ._noise_fit import (
     best_temperature,
     fit_spectrum,
@@ -66,15 +74,15 @@ class NoisyModule(nn.Module):
         n_samples: int | None = None,
         generator: torch.Generator | None = None,
         chunk_size: int | None = None,
+        processor: Any = None,
     ) -> Tensor:
         """Fit the noise to the residuals of these batches, perhaps with a temperature.
 
         Call it after training if the noise was not learned, or if it lags behind
         because the fit still improved quickly. Residuals are in the units of the
-        batches, which must be those of the training: with a data processor of
-        neuraloperator in training mode, pass
-        ``(processor.preprocess(batch) for batch in loader)``. Use held-out fields for
-        correlated noise and for a temperature.
+        batches, which must be those of the training: pass the data processor of the
+        training, if there was one. Use held-out fields for correlated noise and for a
+        temperature.
 
         Parameters
         ----------
@@ -98,12 +106,18 @@ class NoisyModule(nn.Module):
             or fitted before stays if this is False.
         n_samples, generator, chunk_size : optional
             As for ``predict``, if residuals are those of the mean.
+        processor : object, optional
+            A data processor of neuraloperator. Its ``preprocess`` is applied to each
+            batch as in training, whatever mode it is in. Batches, which are dicts then,
+            and the processor stay as they are.
 
         Returns
         -------
         Tensor
             The variance of the noise, on average over the points.
         """
+        if hasattr(residuals_of, "preprocess"):
+            raise TypeError("pass the data processor by name: processor=...")
         one_of("residuals_of", residuals_of, ("samples", "mean"))
         given = dict(n_samples=n_samples, generator=generator, chunk_size=chunk_size)
         options = {name: value for name, value in given.items() if value is not None}
@@ -113,6 +127,8 @@ class NoisyModule(nn.Module):
                 f"{min(options)} has no effect on residuals of samples, of which there "
                 "is one per batch; pass residuals_of='mean' or temperature=True"
             )
+        if processor is not None:
+            batches = preprocessed(batches, processor)
         if self.noise is not None or temperature:
             return self._fit_spectrum(batches, residuals_of, temperature, options)
         if residuals_of == "mean":
@@ -215,6 +231,10 @@ class NoisyModule(nn.Module):
             )
         if isinstance(noise, WhiteNoise) and noise.fitted:
             noise_variance = noise.variance().item()
+        if isinstance(noise_variance, WhiteNoise | CorrelatedNoise):
+            raise TypeError(
+                "noise_variance must be a number; pass a noise as noise=..."
+            )
         self.noise = noise.to(device) if isinstance(noise, CorrelatedNoise) else None
         variance = positive("noise_variance", noise_variance)
         raw_noise = torch.full((), math.log(variance), device=device)

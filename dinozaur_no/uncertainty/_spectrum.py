@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import standard_normal
+from .._torch import standard_normal, without_autocast
 from ._cosine_basis import (
     Layout,
     analyse,
@@ -54,6 +54,11 @@ class Spectrum:
     box: Tensor
 
     @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.white.device
+
+    @property
     def on_points(self) -> bool:
         """Whether fields need positions."""
         return len(self.box) > 0
@@ -90,6 +95,7 @@ class Spectrum:
             )
         return found
 
+    @without_autocast
     def sample(
         self,
         n: int,
@@ -123,6 +129,7 @@ class Spectrum:
         found = found * own._amplitude(layout, where)
         return layout.restored(found.reshape(n, b, c, *layout.places))
 
+    @without_autocast
     def variance(
         self, shape: Sequence[int], where: Tensor | None, like: Tensor
     ) -> Tensor:
@@ -136,6 +143,7 @@ class Spectrum:
         whole = full.expand(1, layout.batch, layout.channels, *layout.places)
         return layout.restored(whole)[0]
 
+    @without_autocast
     def amplitude(
         self, shape: Sequence[int], where: Tensor | None, like: Tensor
     ) -> Tensor:
@@ -165,6 +173,7 @@ class Spectrum:
             found = self._resized(grid)
         return found.flatten(1).sum(1) + self.white
 
+    @without_autocast
     def log_likelihood(self, residuals: Tensor, where: Tensor | None) -> Tensor:
         """Compute the log-likelihood of each field, (b,); differentiable in them."""
         layout = self.layout(residuals.shape, where)
@@ -279,11 +288,25 @@ class FieldNoise:
 
     def select(self, numbers: Tensor, index: Any) -> FieldNoise:
         """Select a part; ``numbers`` counts the points of the current one."""
-        part = numbers if self.part is None else self.part
+        part = (numbers if self.part is None else self.part)[index]
         scale = self.scale
         if scale is not None:
             scale = scale.to(numbers.device).expand(numbers.shape)[index]
-        return replace(self, scale=scale, part=part[index])
+        return replace(self, scale=scale, part=part)._of_fewer_items()
+
+    def _of_fewer_items(self) -> FieldNoise:
+        """Leave out the items of the batch that the part has nothing of."""
+        if self.part is None or len(self.shape) < 3:  # (points, channels) is one item
+            return self
+        size = math.prod(self.shape[1:])
+        items, rank = torch.unique(self.part // size, return_inverse=True)
+        where = self.where
+        if where is not None and layout_of(self.shape, where).clouds > 1:
+            where = where[items.to(where.device)]
+        part = rank * size + self.part % size
+        return replace(
+            self, shape=(len(items), *self.shape[1:]), where=where, part=part
+        )
 
     def to(self, device: torch.device) -> FieldNoise:
         """Move to another device; samples have the dtype that they are asked for."""

@@ -142,6 +142,11 @@ def fit_amplitude(module: nn.Module, seen: Sequence[Seen], temperature: float) -
     parameters = list(module.parameters())
     if not parameters:
         return
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "the amplitude of the noise is fitted by gradients, which inference_mode "
+            "forbids; call fit_noise outside of torch.inference_mode()"
+        )
     total = sum(float(r.double().square().sum()) for s in seen for r in s.residuals)
     level = (total / sum(r.numel() for s in seen for r in s.residuals)) ** 0.5
     judges = seen[_JUDGED_BATCH - 1 :: _JUDGED_BATCH]
@@ -178,4 +183,4 @@ def fit_amplitude(module: nn.Module, seen: Sequence[Seen], temperature: float) -
                 best, state = new, copy.deepcopy(module.state_dict())
     if judges:
         module.load_state_dict(state)
-    module.eval().requires_grad_(False)
+    module.eval().requires_grad_(False).zero_grad(set_to_none=True)

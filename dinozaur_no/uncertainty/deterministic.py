@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -11,6 +13,9 @@ from ._base import UncertainOperator, checked_model, device_of
 from ._fields import Args, Fields, Kwargs, map_fields
 from ._sampling import Sampling
 from .noise import CorrelatedNoise, WhiteNoise
+
+#: Noise variance of an operator that was told nothing.
+_ASSUMED = math.exp(-4)
 
 
 class Deterministic(UncertainOperator):
@@ -23,8 +28,9 @@ class Deterministic(UncertainOperator):
     ----------
     model : nn.Module
         A trained model of any kind.
-    noise_variance : float, default exp(-4)
-        Variance of the noise in units of the targets; see `fit_noise`.
+    noise_variance : float, optional
+        Variance of the noise in units of the targets. Without it call `fit_noise`;
+        before that it is exp(-4), and predictions warn.
     noise : WhiteNoise or CorrelatedNoise, optional
         Kind of noise, by default independent with the ``noise_variance``. Call
         `fit_noise` to fit it.
@@ -50,16 +56,20 @@ class Deterministic(UncertainOperator):
     """
 
     _options = ()
+    #: Whether the noise variance was not given.
+    _assumed = False
 
     def __init__(
         self,
         model: nn.Module,
-        noise_variance: float = math.exp(-4),
+        noise_variance: float | None = None,
         noise: WhiteNoise | CorrelatedNoise | None = None,
     ) -> None:
         super().__init__()
         self.model = checked_model(model)
-        self._init_noise(noise_variance, device_of(model), noise=noise)
+        variance = _ASSUMED if noise_variance is None else noise_variance
+        self._init_noise(variance, device_of(model), noise=noise)
+        self._assumed = noise_variance is None
 
     def _chunks(
         self, args: Args, kwargs: Kwargs, options: Sampling
@@ -67,3 +77,14 @@ class Deterministic(UncertainOperator):
         with self._one_call():
             out = self.model(*args, **kwargs)
         yield map_fields(out, lambda field: field[None])
+
+    def _with_noise(self, found: Any, args: Args, kwargs: Kwargs) -> Any:
+        unknown = self._assumed and self.noise is None
+        if unknown and self.raw_noise.item() == math.log(_ASSUMED):
+            warnings.warn(
+                "the noise is not fitted, so its variance is exp(-4) whatever the "
+                "data; call fit_noise(batches) with fields that the model was not "
+                "trained on, or pass noise_variance",
+                stacklevel=4,  # the line that calls predict, outside of no_grad
+            )
+        return super()._with_noise(found, args, kwargs)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from .._validation import non_negative, positive
 from ..layers.bayesian import BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
+from .noise import modules_outside_noise
 from .variational import VariationalOperator
 
 
@@ -83,7 +84,7 @@ def parameter_groups(
     variational: list[Tensor] = []
     times: list[Tensor] = []
     of_layers: list[Tensor] = []
-    for module in model.modules():
+    for module in modules_outside_noise(model):
         if isinstance(module, DiffusionSpectralConv) and layer_lr is not None:
             own = (module.mix_weight, module.shell_weight)
             of_layers += [p for p in own if p is not None]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._torch import standard_normal
+from .._torch import evaluating, full_precision, standard_normal
 from .._validation import positive_int
 from ._fields import Args, Kwargs, argument, map_fields
 from ._residuals import Batches, check_spectrum, checked_batches
@@ -222,7 +222,8 @@ class CorrelatedNoise(nn.Module):
         """Fit residuals beyond known deviations; see `SpectrumFit`."""
         fields, places = checked_batches(residuals, where)
         check_spectrum(fields, places)
-        fit = SpectrumFit(fields, places, deviations, self.n_functions, temperature)
+        with full_precision(self.white.device.type):
+            fit = SpectrumFit(fields, places, deviations, self.n_functions, temperature)
         self._set_spectrum(fit.spectrum)
 
     def _set_spectrum(self, spectrum: Spectrum) -> None:
@@ -282,7 +283,9 @@ class CorrelatedNoise(nn.Module):
                 "arguments of the model"
             )
         fields = map_fields(prediction, lambda field: field.detach())
-        return [a.exp() for a in log_amplitudes(self.amplitude, fields, args, kwargs)]
+        with evaluating(self.amplitude):
+            logs = log_amplitudes(self.amplitude, fields, args, kwargs)
+        return [log.exp() for log in logs]
 
     def _scaled_likelihood(self, residuals: Tensor, where: Any, scale: Any) -> Tensor:
         """Compute the log-likelihood of noise with an amplitude."""
@@ -306,6 +309,15 @@ class CorrelatedNoise(nn.Module):
         state = f"channels={len(self.white)}" if self.fitted else "not fitted"
         return f"{state}, where={self.where!r}, n_functions={self.n_functions}"
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # Of low precision only the device is taken: small variances would vanish.
+        exact = dict(self.named_buffers(recurse=False))
+        moved = super()._apply(fn, recurse)
+        for name, tensor in self.named_buffers(recurse=False):
+            if tensor.is_floating_point() and tensor.itemsize < 4:
+                setattr(self, name, exact[name].to(tensor.device))
+        return moved
+
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any
     ) -> None:
@@ -314,6 +326,13 @@ class CorrelatedNoise(nn.Module):
             if isinstance(new, Tensor) and new.shape != tensor.shape:
                 setattr(self, name, tensor.new_zeros(new.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def modules_outside_noise(model: nn.Module) -> list[nn.Module]:
+    """Return all modules but those of a noise, whose amplitude may have layers."""
+    noises = [m for m in model.modules() if isinstance(m, CorrelatedNoise)]
+    inside = {id(m) for noise in noises for m in noise.modules()}
+    return [m for m in model.modules() if id(m) not in inside]
 
 
 def _check_fitted(noise: WhiteNoise | CorrelatedNoise) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._torch import save_tensors_atomically, standard_normal
-from .._validation import positive, positive_int
+from .._validation import positive, positive_int, probability
 from ._affine import slope_and_offset
 from ._spectrum import FieldNoise
 from .quantities import Quantity, quantity_of
@@ -151,7 +151,8 @@ class Predictive:
         """Return the samples with noise added."""
         if self.samples is None:
             raise ValueError("there are no samples; predict with keep_samples=True")
-        return self.samples + self._noise(len(self.samples), self.samples, generator)
+        noise = self._noise(len(self.samples), generator)
+        return self.samples.to(noise.dtype) + noise
 
     def draws(self, n: int = 100, generator: torch.Generator | None = None) -> Tensor:
         """Sample observations: fields with noise, (n, *mean.shape).
@@ -170,7 +171,8 @@ class Predictive:
                 "and with method='samples' in the case of LastLayerLaplace"
             )
         turns = torch.arange(first, first + n, device=base.device) % len(base)
-        return base[turns] + self._noise(n, base, generator)
+        noise = self._noise(n, generator)
+        return base[turns].to(noise.dtype) + noise
 
     def quantity(
         self,
@@ -196,8 +198,10 @@ class Predictive:
             Its samples, with mean, standard deviation and intervals.
         """
         n = positive_int("n_samples", n_samples)
+        whole = self.noise.shape if self.noise is not None else self.mean.shape
+        numbers = max(self.mean.numel(), math.prod(whole))
         return quantity_of(
-            lambda m, first: self._draws(m, generator, first), fn, n, self.mean.numel()
+            lambda m, first: self._draws(m, generator, first), fn, n, numbers
         )
 
     def tempered(self, temperature: float) -> Predictive:
@@ -283,8 +287,10 @@ class Predictive:
             f"device={self.mean.device}, dtype={self.mean.dtype})"
         )
 
-    def _noise(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Sample the noise n times."""
+    def _noise(self, n: int, generator: torch.Generator | None) -> Tensor:
+        """Sample the noise n times, in float32 or better: it can be small."""
+        dtype = torch.promote_types(self.mean.dtype, torch.float32)
+        like = self.mean.new_empty(0, dtype=dtype)
         if self.noise is not None:
             return self.noise.sample(n, like, generator)
         shape = (n, *self.mean.shape)
@@ -314,9 +320,8 @@ def check_predictive(predictive: Any) -> Predictive:
 
 def half_width(level: float) -> float:
     """Return the z with probability ``level`` between -z and z under a Gaussian."""
-    if not 0 < level < 1:
-        raise ValueError(f"level (={level}) must lie between 0 and 1; 0.9 means 90 %")
-    return math.sqrt(2) * float(torch.erfinv(torch.tensor(level).double()))
+    level = probability("level", level)
+    return math.sqrt(2) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))
 
 
 def _fits(shape: torch.Size, whole: torch.Size) -> bool:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._validation import positive_int
+from .._torch import full_precision
+from .._validation import positive_int, probability
 
 Function = Callable[[Tensor], Tensor]
 
@@ -51,10 +52,7 @@ class Quantity:
 
         They are quantiles of the samples, because a maximum is not Gaussian.
         """
-        if not 0 < level < 1:
-            raise ValueError(
-                f"level (={level}) must lie between 0 and 1; 0.9 means 90 %"
-            )
+        level = probability("level", level)
         # Not by torch.quantile, which refuses more than 16 million numbers.
         ordered = self.samples.sort(0).values
         ends = []
@@ -85,16 +83,22 @@ def quantity_of(
     numbers : int
         Numbers in a field.
     """
+    if not callable(fn):
+        raise TypeError(
+            f"fn (={fn!r}) must be a function of fields, such as field_mean"
+        )
     size = max(1, _NUMBERS_AT_ONCE // max(1, numbers))
     found = []
     for begin in range(0, n, size):
         fields = draws(min(size, n - begin), begin)
-        values = fn(fields)
-        if not isinstance(values, Tensor) or values.shape[:1] != fields.shape[:1]:
-            kind = getattr(values, "shape", type(values).__name__)
+        with full_precision(fields.device.type):
+            values = fn(fields)
+        if not isinstance(values, Tensor):
+            raise TypeError(f"fn returned a {type(values).__name__}, not a Tensor")
+        if values.shape[:1] != fields.shape[:1]:
             raise ValueError(
-                f"fn returned {kind} for fields of shape {tuple(fields.shape)}; it "
-                "must keep the first axis, the samples"
+                f"fn returned the shape {tuple(values.shape)} for fields of shape "
+                f"{tuple(fields.shape)}; it must keep the first axis, the samples"
             )
         # The mean of a condition is its probability.
         found.append(values if values.is_floating_point() else values.to(fields.dtype))
@@ -281,7 +285,8 @@ def _points_last(fields: Tensor, channels_last: bool) -> Tensor:
     if fields.ndim < least:
         raise ValueError(
             f"fields has shape {tuple(fields.shape)}, expected (s, b, c, *grid) or "
-            "(s, b, points, c)"
+            "(s, b, points, c); take a prediction without a batch axis as "
+            "predictive[None]"
         )
     return (fields.movedim(-1, 2) if channels_last else fields).flatten(3)
 
@@ -289,9 +294,10 @@ def _points_last(fields: Tensor, channels_last: bool) -> Tensor:
 def _matching(name: str, fields: Tensor, places: tuple[int, ...]) -> Tensor:
     """Return fields (s, b, c, points) whose points are of this shape."""
     for channels_last in (False, True):
+        points_last = _points_last(fields, channels_last)
         own = fields.shape[2:-1] if channels_last else fields.shape[3:]
         if tuple(own) == places:
-            return _points_last(fields, channels_last)
+            return points_last
     raise ValueError(
         f"{name} is for {math.prod(places)} points of shape {places}, which fields of "
         f"shape {tuple(fields.shape)} do not have"

@@ -16,6 +16,7 @@ from .._validation import positive, positive_int
 from ..layers.bayesian import SHARE_OF_SCALE, BayesianDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
 from .deterministic import Deterministic
+from .noise import modules_outside_noise
 from .variational import VariationalOperator, kl_weight
 
 #: A narrower prior would leave little room to the data.
@@ -217,7 +218,7 @@ def propose_prior(
     """
     times = [
         module.raw_time.detach().cpu().double()
-        for module in trained.modules()
+        for module in modules_outside_noise(trained)
         if isinstance(module, DiffusionSpectralConv)
     ]
     if not times:

@@ -328,6 +328,11 @@ def test_unknown_option(conv, name):
         conv.configure(**{name: 1})
 
 
+def test_unknown_option_that_is_close_to_another():
+    with pytest.raises(TypeError, match="did you mean kernels"):
+        DiffusionSpectralConv.configure(kernel=4)
+
+
 @every_conv
 def test_unknown_option_of_a_configured_class(conv):
     with pytest.raises(TypeError, match="'gradients'"):

@@ -186,7 +186,7 @@ WRAPPED = {
         VariationalOperator(bayesian(), noise=CorrelatedNoise(n_functions=50))
     ),
     "deterministic": lambda: fitted(Deterministic(DINOZAUR(*SMALL))),
-    "white": lambda: Deterministic(DINOZAUR(*SMALL), noise=WhiteNoise()),
+    "white": lambda: Deterministic(DINOZAUR(*SMALL), 0.2, noise=WhiteNoise()),
 }
 
 

@@ -484,3 +484,25 @@ def test_fields_that_do_not_fit_to_the_noise():
         CorrelatedNoise(where=3)
     with pytest.raises(ValueError, match=r"n_functions \(=0\)"):
         CorrelatedNoise(n_functions=0)
+
+
+def test_full_precision_under_autocast():
+    points = torch.rand(20, 2)
+    for shape, where in (((30, 1, 12, 12), None), ((30, 20, 1), points)):
+        residuals = torch.randn(30, 1, *(1,) * (len(shape) - 2)) + torch.randn(shape)
+        noise = CorrelatedNoise().fit(residuals, where)
+        expected = noise.log_likelihood(residuals, where)
+        state = {name: tensor.clone() for name, tensor in noise.state_dict().items()}
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(noise.log_likelihood(residuals, where), expected)
+            noise.fit(residuals, where)
+        assert all(torch.equal(noise.state_dict()[name], state[name]) for name in state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_small_variances_survive_a_cast(dtype):
+    residuals = 1e-4 * (torch.randn(40, 1, 1, 1) + torch.randn(40, 1, 8, 8))
+    noise = CorrelatedNoise().fit(residuals)
+    expected = noise.variance((1, 1, 8, 8))
+    assert torch.equal(noise.to(dtype).variance((1, 1, 8, 8)), expected)
+    assert noise.double().weights.dtype == torch.float64

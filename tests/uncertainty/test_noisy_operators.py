@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from neuralop.data.transforms.data_processors import DefaultDataProcessor
+from neuralop.data.transforms.normalizers import UnitGaussianNormalizer
 from support.contract import smooth
 from support.graphs import bayesian_fnogno
 from support.models import seeded
@@ -122,6 +124,7 @@ def test_checkpoints_hold_noise_and_temperature(build, tmp_path):
 @every_method
 def test_without_noise_all_stays(build):
     operator = build(None)
+    operator.noise_variance = 0.1
     assert operator.noise is None
     assert operator.temperature.item() == 1
     x, _ = held_out(operator, 4)
@@ -374,3 +377,68 @@ def test_bad_residuals(build):
 def test_noise_must_be_noise():
     with pytest.raises(TypeError, match="noise must be a WhiteNoise or Correlated"):
         Deterministic(Net(), noise=0.3)
+
+
+def test_noise_variance_must_be_a_number():
+    with pytest.raises(TypeError, match="pass a noise as noise="):
+        Deterministic(Net(), CorrelatedNoise())
+
+
+def test_prediction_with_noise_that_nobody_gave_warns():
+    operator = Deterministic(Net())
+    x, y = held_out(operator, 10)
+    with pytest.warns(UserWarning, match="the noise is not fitted, so its variance"):
+        operator.predict(x)
+    Deterministic(Net(), noise_variance=math.exp(-4)).predict(x)
+    operator.fit_noise([(x, y)])
+    operator.predict(x)
+    other = Deterministic(Net())
+    other.load_state_dict(operator.state_dict())
+    other.predict(x)
+
+
+class Processor(DefaultDataProcessor):
+    """Wants to be in training mode, in which it scales targets."""
+
+    def preprocess(self, data_dict, batched=True):
+        assert self.training
+        return super().preprocess(data_dict, batched)
+
+
+def processor_of(model):
+    numbers = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    scales = [UnitGaussianNormalizer(mean=mean, std=std) for mean, std in numbers]
+    processor = Processor(*scales)
+    processor.wrap(model)
+    processor.eval()
+    return processor
+
+
+@pytest.mark.parametrize(
+    "noise", [None, CorrelatedNoise()], ids=["white", "correlated"]
+)
+def test_noise_is_fitted_in_the_units_of_a_processor(noise):
+    operator = Deterministic(Net().eval(), noise=noise)
+    x, y = held_out(operator, 32)
+    expected = operator.fit_noise([(x, y)])
+    batch = {"x": 2 * x + 1, "y": 4 * y + 3}
+    before = {name: field.clone() for name, field in batch.items()}
+    processor = processor_of(operator.model)
+    for _ in range(2):  # the batches are as they were, so a second fit is the same
+        found = operator.fit_noise([batch], processor=processor)
+        assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert all(torch.equal(batch[name], before[name]) for name in before)
+    assert not processor.training
+    assert not operator.model.training
+
+
+def test_bad_processors():
+    operator = Deterministic(Net())
+    x, y = held_out(operator, 10)
+    processor = processor_of(operator.model)
+    with pytest.raises(TypeError, match="pass the data processor by name"):
+        operator.fit_noise([(x, y)], processor)
+    with pytest.raises(TypeError, match="batches holds a tuple; with a processor it"):
+        operator.fit_noise([(x, y)], processor=processor)
+    with pytest.raises(TypeError, match="has no preprocess"):
+        operator.fit_noise([{"x": x, "y": y}], processor=nn.Identity())

@@ -1,6 +1,7 @@
 """The prediction object: moments, intervals, units, files."""
 
 import math
+import statistics
 
 import pytest
 import torch
@@ -257,3 +258,10 @@ def test_comparison_is_by_identity():
 def test_observations_need_samples():
     with pytest.raises(ValueError, match="keep_samples=True"):
         Predictive.from_samples(torch.randn(3, 2), 0.1, keep=False).observations()
+
+
+@pytest.mark.parametrize("level", [0.9, 0.999999, 1 - 5.7330314e-7, 1 - 1e-8])
+def test_levels_near_one(level):
+    expected = statistics.NormalDist().inv_cdf((1 + level) / 2)
+    found = Predictive(torch.zeros(1, 1, 2), torch.ones(1, 1, 2), 0.0).interval(level)
+    assert found[1][0, 0, 0].item() == pytest.approx(expected, rel=1e-6)

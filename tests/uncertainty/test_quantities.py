@@ -133,6 +133,20 @@ def test_errors_of_forces():
         surface_force(normals, areas, [1.0, 0, 0])(torch.randn(2, 1, 7, 2))
 
 
+def test_fields_without_a_batch_axis():
+    """As a model of one geometry returns them, (points, 1)."""
+    normals, areas = torch.randn(7, 3), torch.rand(7)
+    force = surface_force(normals, areas, [1.0, 0, 0])
+    mean = torch.randn(7, 1)
+    found = Predictive(mean, torch.zeros_like(mean), 0.0)
+    for fn in (force, field_integral(areas), field_mean, field_maximum):
+        with pytest.raises(ValueError, match=r"predictive\[None\]"):
+            found.quantity(fn)
+    drag = found[None].quantity(force, n_samples=2).samples
+    expected = -(mean[:, 0] * areas) @ normals[:, 0]
+    torch.testing.assert_close(drag, expected.expand(2, 1))
+
+
 # Quantities of predictions
 
 
@@ -229,13 +243,18 @@ def test_quantities_in_parts(monkeypatch):
 
 def test_functions_must_keep_the_samples():
     found, _ = correlated()
-    for fn in (
-        lambda fields: fields.sum(),
-        lambda fields: fields.mean(0),
-        lambda _: 3.0,
-    ):
+    for fn in (lambda fields: fields.sum(), lambda fields: fields.mean(0)):
         with pytest.raises(ValueError, match="must keep the first axis"):
             found.quantity(fn)
+    for fn, kind in ((lambda _: 3.0, "float"), (lambda f: f.numpy(), "ndarray")):
+        with pytest.raises(TypeError, match=f"fn returned a {kind}, not a Tensor"):
+            found.quantity(fn)
+    with pytest.raises(TypeError, match="must be a function of fields"):
+        found.quantity("mean")
+    with pytest.raises(ValueError, match="must be a number between 0 and 1"):
+        found.quantity(field_mean).interval("0.9")
+    with pytest.raises(ValueError, match="must be a number between 0 and 1"):
+        found.interval("0.9")
 
 
 def test_spread_without_samples_cannot_be_drawn():
@@ -251,14 +270,77 @@ def test_spread_without_samples_cannot_be_drawn():
 
 
 def test_parts_draw_parts_of_the_same_fields():
-    found, _ = correlated(samples=5)
+    found, _ = correlated(b=1, samples=5)
     whole = found.draws(5, seeded())
-    for index in (1, (slice(1, 3), 0), (..., 2), (0, 0, slice(None), 3)):
+    for index in (0, (slice(0, 1), 0), (..., 2), (0, 0, slice(None), 3)):
         drawn = found[index].draws(5, seeded())
         expected = torch.stack([field[index] for field in whole])
         torch.testing.assert_close(drawn, expected)
-    again = found[1:][0, 0].draws(5, seeded())
-    torch.testing.assert_close(again, whole[:, 1, 0])
+    again = found[:1][0, 0].draws(5, seeded())
+    torch.testing.assert_close(again, whole[:, 0, 0])
+
+
+@pytest.mark.parametrize("index", [1, slice(1, 3), [2, 0], (..., 2), ([2, 1], 0, 3)])
+def test_parts_sample_noise_of_their_own_items_alone(index):
+    """Noise of items is independent, so that of others need not be drawn."""
+    found, _ = correlated(b=3)
+    part = found[index]
+    numbers = torch.arange(3)[:, None, None, None].expand(found.mean.shape)[index]
+    assert part.noise.shape == (len(numbers.unique()), 1, 8, 6)
+    noise = part.draws(4000, seeded()) - part.mean
+    torch.testing.assert_close(noise.var(0), part.variance, rtol=0.15, atol=0)
+    # Points of one item are correlated, those of different ones are not.
+    flat, item = noise.flatten(1), numbers.flatten()
+    correlation = torch.corrcoef(flat.T)
+    same = item[:, None] == item
+    assert (correlation[same] > 0.8).all()
+    assert (correlation[~same].abs() < 0.1).all()
+
+
+def test_parts_keep_the_positions_of_their_items():
+    clouds = torch.rand(3, 30, 2)
+    noise = CorrelatedNoise(where=lambda x, where: where)
+    operator = Deterministic(Fields(), noise=noise)
+    x = torch.zeros(3, 30, 1)
+    y = torch.randn(3, 1, 1) + 0.2 * torch.randn(3, 30, 1)
+    operator.fit_noise([{"x": x, "where": clouds, "y": y}] * 4)
+    found = operator.predict(x, clouds)
+    assert torch.equal(found[[2, 0]].noise.where, clouds[[0, 2]])
+    assert found[[2, 0]].noise.shape == (2, 30, 1)
+    alone = operator.predict(x[:1], clouds[1:2])
+    drawn = found[1:2].draws(5, seeded())
+    torch.testing.assert_close(drawn, alone.draws(5, seeded()))
+
+
+class Fields(torch.nn.Module):
+    def forward(self, x, where):
+        return x
+
+
+@pytest.mark.parametrize("kind", ["white", "correlated"])
+def test_small_noise_survives_autocast(kind):
+    """Samples are bfloat16 then, whose steps near 1 are larger than the noise."""
+    noise = CorrelatedNoise() if kind == "correlated" else None
+    operator = Deterministic(torch.nn.Conv2d(1, 1, 1), noise=noise)
+    with torch.no_grad():
+        operator.model.weight.zero_()
+        operator.model.bias.fill_(1.0)
+    x = torch.randn(64, 1, 8, 8)
+    residuals = 1e-3 * (torch.randn(64, 1, 1, 1) + torch.randn(64, 1, 8, 8))
+    operator.fit_noise([(x, 1 + residuals)])
+    exact = operator.predict(x).quantity(field_mean, generator=seeded())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = operator.predict(x)
+        inside = found.quantity(field_mean, generator=seeded())
+    assert found.samples.dtype == torch.bfloat16
+    for other in (inside, found.quantity(field_mean, generator=seeded())):
+        torch.testing.assert_close(other.std, exact.std, rtol=1e-3, atol=0)
+        low, high = (end - other.mean for end in other.interval())
+        expected = exact.interval()[1] - exact.interval()[0]
+        torch.testing.assert_close(high - low, expected, rtol=2e-3, atol=0)
+    torch.testing.assert_close(
+        found.draws(9, seeded()), found.quantity(lambda f: f, 9, seeded()).samples
+    )
 
 
 @pytest.mark.parametrize("dim", [None, [0, 2, 3]])
@@ -272,7 +354,10 @@ def test_units_of_draws(dim):
         physical.draws(5, seeded()), expected, rtol=1e-4, atol=1e-4
     )
     torch.testing.assert_close(
-        physical[0].draws(5, seeded()), expected[:, 0], rtol=1e-4, atol=1e-4
+        physical[0].draws(5, seeded()),
+        normalizer.inverse_transform(found[:1].draws(5, seeded()))[:, 0],
+        rtol=1e-4,
+        atol=1e-4,
     )
     torch.testing.assert_close(
         physical.draws(9000, seeded()).var(0), physical.variance, rtol=0.15, atol=0
