@@ -93,6 +93,18 @@ def inside_forward_mode() -> bool:
     return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
 
 
+def differentiate_plainly(grad: Tensor) -> bool:
+    """Return whether a backward pass must consist of plain operations.
+
+    Somebody will differentiate it again, or does so already, or ``grad`` is a batch of
+    gradients, by vmap or by ``is_grads_batched`` of `torch.autograd.grad`.
+    """
+    # There is no public way.
+    ask = getattr(torch._C._functorch, "is_legacy_batchedtensor", None)
+    batched = inside_transform() or (ask is not None and ask(grad))
+    return torch.is_grad_enabled() or inside_forward_mode() or batched
+
+
 def only_plain_operations() -> bool:
     """Return whether whoever records or derives the call knows plain operations only.
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import inside_forward_mode, inside_transform
+from .._torch import differentiate_plainly, inside_forward_mode, inside_transform
 
 #: The kernel: of u[j], v[i], f[j] (or None) and its own parameters.
 Kernel = Callable[[Tensor, Tensor, "Tensor | None", Sequence[Tensor]], Tensor]
@@ -176,16 +176,21 @@ class _ChunkedSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        again, plainly = torch.is_grad_enabled(), differentiate_plainly(grad)
         with ctx.surroundings.restored():
-            if not torch.is_grad_enabled():
+            if not plainly:
                 grads = _gradients(ctx.edges, ctx.integrand, inputs, needed, grad)
                 return None, None, *grads
-            # The gradient is itself differentiated.
+            # The gradient is itself differentiated, or it is a batch of them.
+            with torch.enable_grad():
+                # Views, as an input may be computed from another one.
+                views: list[Any] = [x if x is None else x.view_as(x) for x in inputs]
+                out = _piecewise(ctx.edges, ctx.integrand, views)
             found = torch.autograd.grad(
-                _piecewise(ctx.edges, ctx.integrand, inputs),
-                [x for x, n in zip(inputs, needed) if n],
+                out,
+                [x for x, n in zip(views, needed) if n],
                 grad,
-                create_graph=True,
+                create_graph=again,
                 allow_unused=True,
             )
         remaining = iter(found)

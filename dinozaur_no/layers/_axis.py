@@ -11,8 +11,8 @@ complex number is needed anywhere. At the Nyquist frequency of an even grid only
 cosine exists, and its derivative counts as zero.
 
 A transform along an axis is a dense table (one matrix product, best for the usual few
-dozen modes) or a real FFT (best for long axes with many modes). Both produce the same
-numbers.
+dozen modes) or a real FFT (best for many modes or very many points). Both produce the
+same numbers.
 """
 
 from __future__ import annotations

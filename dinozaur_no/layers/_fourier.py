@@ -33,8 +33,10 @@ from ._mixing import ShellPlan, Shells
 Method = Literal["auto", "dense", "fft"]
 FeatureGridKind = Literal["modes", "output"]
 
-# Up to so many modes a table beats the FFT (benchmarks/results/cost_axes.csv).
+# Up to so many modes a table beats the FFT (benchmarks/results/cost_axes.csv). With
+# more points it gains less and takes more memory, so tables end where the study ends.
 _DENSE_MODES = 160
+_DENSE_POINTS = 16_384
 # Largest frequency on the features' grid, in units of the largest kept one. Then the
 # modes of a product of two fields up to the kept ones are free of aliases.
 _FEATURE_BAND = 1.5
@@ -92,7 +94,7 @@ class RealBasis:
     extent : sequence of float
         Length of the periodic box along each axis.
     method : {"auto", "dense", "fft"}
-        How to transform; ``"auto"`` takes what measured faster for each axis.
+        How to transform; ``"auto"`` takes what measured faster for each axis and grid.
     device, dtype : torch.device, torch.dtype
         Of the tables.
     feature_grid : {"modes", "output"}, optional
@@ -200,28 +202,28 @@ class RealBasis:
             tuple(sizes), tuple(values), tuple(slopes), tuple(interpolation)
         )
 
-    def _use_dense(self, axis: AxisBasis) -> bool:
+    def _use_dense(self, axis: AxisBasis, n: int) -> bool:
         if self._method != "auto":
             return self._method == "dense"
-        return axis.size <= _DENSE_MODES
+        return axis.size <= _DENSE_MODES and n <= _DENSE_POINTS
 
     def _analyses(self, axis: AxisBasis, n: int) -> AxisMap:
-        if self._use_dense(axis):
+        if self._use_dense(axis, n):
             return Dense(self._tensor(axis.analysis(n)))
         return FourierAnalysis(axis, self._tensor(axis.weights(n)))
 
     def _synthesises(self, axis: AxisBasis, n: int) -> Synthesis:
-        if self._use_dense(axis):
+        if self._use_dense(axis, n):
             return Dense(self._tensor(axis.values(n)))
         return FourierSynthesis(axis, n)
 
     def _slopes(self, axis: AxisBasis, n: int) -> Synthesis:
-        if self._use_dense(axis):
+        if self._use_dense(axis, n):
             return Dense(self._tensor(axis.slopes(n)))
         return FourierSlopes(FourierSynthesis(axis, n), self._tensor(axis.rates()))
 
     def _interpolation(self, axis: AxisBasis, m: int, n: int) -> AxisMap:
-        if self._use_dense(axis):
+        if self._use_dense(axis, n):
             return Dense(self._tensor(axis.interpolation(m, n)))
         return Chain(self._analyses(axis, m), self._synthesises(axis, n))
 

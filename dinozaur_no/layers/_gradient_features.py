@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import full_precision, inside_forward_mode, only_plain_operations
+from .._torch import differentiate_plainly, full_precision, only_plain_operations
 from ._fourier import RealBasis
 from ._mixing import mix_channels
 
@@ -110,10 +110,9 @@ class _Features(torch.autograd.Function):
         (grad,) = grads
         v, w_grad, w = ctx.saved_tensors
         with full_precision(grad.device.type):
-            if not (torch.is_grad_enabled() or inside_forward_mode()):
+            if not differentiate_plainly(grad):
                 return grad, *_features_backward(grad, v, w_grad, w, basis), None
 
-            # Somebody will differentiate this again, or does so already.
             def naive(v: Tensor, w_grad: Tensor, w: Tensor) -> Tensor:
                 return naive_features(torch.zeros_like(grad), v, w_grad, w, basis)
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import full_precision, inside_forward_mode, only_plain_operations
+from .._torch import differentiate_plainly, full_precision, only_plain_operations
 from .._validation import per_axis
 from ._fourier import RealBasis
 from ._mixing import mix_channels
@@ -122,8 +122,7 @@ class _Kernels(torch.autograd.Function):
         tensors, basis = ctx.saved_tensors, ctx.basis
         (grad,) = grads
         with full_precision(grad.device.type):
-            # Somebody will differentiate this again, or does so already.
-            if torch.is_grad_enabled() or inside_forward_mode():
+            if differentiate_plainly(grad):
                 return *_naive_backward(grad, tensors, basis), None
             c, time, shift, weight = tensors
             return *_kernels_backward(grad, c, time, shift, weight, basis), None

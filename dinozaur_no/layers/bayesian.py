@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._torch import in_double, standard_normal
+from .._torch import full_precision, in_double, standard_normal
 from .._validation import numbers_of_shape, one_of, positive, positive_int
 from ._fourier import RealBasis
 from .diffusion import DiffusionSpectralConv
@@ -346,7 +346,8 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         """Draw ``mu + L noise`` of all random numbers, which come last."""
         spread = noise
         if self.raw_tril is not None:
-            spread = noise @ self._unit_tril().mT
+            with full_precision(noise.device.type):
+                spread = noise @ self._unit_tril().mT
         return self._mean() + self.raw_scale.exp() * spread
 
     def _mean(self) -> Tensor:

@@ -15,8 +15,9 @@ from .predictive import Predictive
 def predictive_of(chunks: Iterable[Fields], noise: Tensor, keep_samples: bool) -> Any:
     """Compute the predictive distribution of samples that arrive in chunks."""
     if keep_samples:
+        parts = list(chunks)  # here, so that warnings name the caller's line
         return map_fields(
-            joined(chunks), lambda samples: Predictive.from_samples(samples, noise)
+            joined(parts), lambda samples: Predictive.from_samples(samples, noise)
         )
     moments: dict[Any, _Moments] = {}
     is_dict = False

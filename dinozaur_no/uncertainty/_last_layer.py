@@ -104,32 +104,35 @@ def look_at_last_layer(
 ) -> LastLayer:
     """Call the model and record the inputs and outputs of its last layer.
 
-    The layer returns the positions of its outputs instead of their values. The result
-    of the model then says where each output goes, as long as the model only selects and
-    rearranges them.
+    The layer returns marks instead of values: the positions of its outputs with
+    different signs. The result of the model then says where each output goes, as long
+    as the model only selects and rearranges them.
     """
     axis = _CHANNEL_AXIS[type(layer)]
     features: list[Tensor] = []
     outputs: list[Tensor] = []
+    marks: list[Tensor] = []
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         begin = sum(rows.numel() for rows in outputs)
         last = output.movedim(axis, -1)
         features.append(inputs[0].movedim(axis, -1).flatten(0, -2))
         outputs.append(last.flatten(0, -2))
-        numbers = torch.arange(
-            begin, begin + last.numel(), dtype=torch.float64, device=last.device
-        )
-        return numbers.view(last.shape).movedim(-1, axis)
+        marks.append(_marks(begin, last.numel(), last.device))
+        own = marks[-1].clone()  # the model may write in it
+        return own.view(last.shape).movedim(-1, axis)
 
     handle = layer.register_forward_hook(hook)
     try:
-        numbers = model(*args, **kwargs)
+        marked = _eager(model)(*args, **kwargs)
     finally:
         handle.remove()
     if not outputs:
-        raise ValueError("the model did not call its last layer; pass another `layer`")
-    return _checked(torch.cat(features), torch.cat(outputs), numbers)
+        raise ValueError(
+            "the model did not call its last layer; pass another `layer`, or a model "
+            "whose parts are not compiled by torch.compile"
+        )
+    return _checked(torch.cat(features), torch.cat(outputs), torch.cat(marks), marked)
 
 
 def sums_over_data(
@@ -143,7 +146,7 @@ def sums_over_data(
         seen = look_at_last_layer(model, layer, args, kwargs)
         prediction = seen.fields(seen.outputs)
         if not count:
-            _check_same(model(*args, **kwargs), prediction)
+            _check_same(_eager(model)(*args, **kwargs), prediction)
         more, numbers, _ = sum_of_squares(prediction, target)
         squares, count = squares + more.double(), count + numbers
         for rows in seen.design(p):
@@ -171,16 +174,33 @@ def _check_same(expected: Fields, found: Fields) -> None:
             )
 
 
-def _checked(features: Tensor, outputs: Tensor, numbers: Fields) -> LastLayer:
+def _eager(model: nn.Module) -> Any:
+    """Return the model without `torch.compile`, whose code can miss new hooks."""
+    return getattr(model, "_orig_mod", model)
+
+
+def _marks(begin: int, count: int, device: torch.device) -> Tensor:
+    """Return position numbers from 1, with irregular signs.
+
+    A function such as relu or abs changes some of them, even if only the points of a
+    regular pattern are left.
+    """
+    first, dtype = begin + 1, torch.float64
+    numbers = torch.arange(first, first + count, dtype=dtype, device=device)
+    return numbers * numbers.square().sin().sign()
+
+
+def _checked(
+    features: Tensor, outputs: Tensor, marks: Tensor, marked: Fields
+) -> LastLayer:
     """Keep the points that the model returns, each of them once."""
-    parts = numbers if isinstance(numbers, Mapping) else {None: numbers}
+    parts = marked if isinstance(marked, Mapping) else {None: marked}
     places = {}
     count = outputs.new_zeros(outputs.numel(), dtype=torch.int64)
     for key, part in parts.items():
-        place = part.long()
-        if not torch.equal(place.to(part.dtype), part) or not bool(
-            ((place >= 0) & (place < len(count))).all()
-        ):
+        place = part.abs().long() - 1
+        inside = bool(((place >= 0) & (place < len(count))).all())
+        if not inside or not torch.equal(marks[place].to(part.dtype), part):
             raise ValueError(_MORE_THAN_ARRANGED)
         count += place.flatten().bincount(minlength=len(count))
         places[key] = place
@@ -194,7 +214,7 @@ def _checked(features: Tensor, outputs: Tensor, numbers: Fields) -> LastLayer:
         column = torch.arange(channels.shape[1], device=row.device)
         renumbered = (row * len(column) + column).flatten()
         places = {key: renumbered[place] for key, place in places.items()}
-    found = places if isinstance(numbers, Mapping) else places[None]
+    found = places if isinstance(marked, Mapping) else places[None]
     return LastLayer(features, outputs, found)
 
 

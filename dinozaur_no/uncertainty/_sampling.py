@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ def apply_samples(
     Samples are a batch dimension of `torch.func.vmap`. Whatever does not depend on
     them is therefore computed once per chunk, and the first layer's analysis of its
     input once for all. A model with graph layers computes its samples one by one, with
-    the kernels of these layers computed once.
+    the kernels of these layers computed once. So does a model that vmap cannot
+    evaluate, with a warning.
 
     Parameters
     ----------
@@ -78,21 +80,43 @@ def apply_samples(
         return map_fields(out, lambda field: field[None])
 
     n = len(next(iter(samples.values())))
-    start = 0
+    done = 0
     if any(isinstance(module, IntegralTransform) for module in model.modules()):
         chunk_size = 1
     if chunk_size is None:  # the first sample tells how large the fields are
         yield chunk(0, 1)
-        start, chunk_size = 1, analysis.samples_at_once()
-    for begin in range(start, n, chunk_size):
-        yield chunk(begin, chunk_size)
+        done, chunk_size = 1, analysis.samples_at_once()
+    while done < n:
+        size, reason = min(chunk_size, n - done), None
+        try:
+            found = chunk(done, size)
+        except RuntimeError as error:
+            if size == 1:
+                raise
+            reason = str(error)
+        if reason is not None:
+            size = chunk_size = 1
+            found = chunk(done, 1)  # raises the error if it is the model's own
+            _warn_of_single_samples(reason)
+        yield found
+        done += size
+
+
+def _warn_of_single_samples(reason: str) -> None:
+    warnings.warn(
+        "the model cannot compute several samples at a time, so they are computed one "
+        "by one, which is slower; chunk_size=1 does so without this warning. The "
+        f"reason: {reason}",
+        stacklevel=6,  # the line that calls sample or predict, outside of no_grad
+    )
 
 
 class SharedAnalysis:
     """Coefficients of the first Bayesian layer's input, which all samples share.
 
     That input does not depend on a sample. Its coefficients are computed once for all
-    calls, unless the first layer is called more than once in a call of the model.
+    calls, unless the model calls the first layer more than once, or draws random
+    numbers before.
 
     Parameters
     ----------
@@ -112,6 +136,7 @@ class SharedAnalysis:
     def during_call(self) -> Iterator[None]:
         """Let the layers use the shared coefficients inside, for one call."""
         self._first = None
+        self._before = self._random_state()
         with ExitStack() as stack:
             for layer in self._layers:
                 stack.enter_context(layer.reusing_analysis(self._analyse))
@@ -135,6 +160,15 @@ class SharedAnalysis:
             self._first_is_repeated = True
         if layer is not self._first or self._first_is_repeated:
             return compute()
+        if not torch.equal(self._before, self._random_state()):
+            return compute()  # the model has added noise to the input
         if self._coefficients is None:
             self._coefficients = compute()
         return self._coefficients
+
+    def _random_state(self) -> Tensor:
+        """Return the state of torch's global generator, which changes with its use."""
+        device = self._layers[0].raw_time.device
+        if device.type != "cuda":
+            return torch.get_rng_state()
+        return torch.cuda.get_rng_state(device)

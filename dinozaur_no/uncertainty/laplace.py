@@ -213,7 +213,8 @@ class LastLayerLaplace(UncertainOperator):
         factor, noise = self._factor(), self.noise_variance
         with self._one_call():
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
-        mean, variance = seen.fields(seen.outputs), seen.variances(factor)
+        exact = torch.promote_types(seen.outputs.dtype, torch.float32)
+        mean, variance = seen.fields(seen.outputs.to(exact)), seen.variances(factor)
         if isinstance(mean, dict):
             found = {k: Predictive(mean[k], variance[k], noise) for k in mean}
             return self._with_noise(found, args, kwargs)

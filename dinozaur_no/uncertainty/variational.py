@@ -35,7 +35,9 @@ class VariationalOperator(UncertainOperator):
     on them, such as the lifting, are computed once for all samples of a chunk, and the
     first layer's analysis of its input once for all. A model with graph layers computes
     its samples one by one, whatever the ``chunk_size``; kernels of layers that went
-    through `accelerate_gno` are computed once for all. A ``generator`` lives on the
+    through `accelerate_gno` are computed once for all. A model that `torch.func.vmap`
+    cannot evaluate, because it writes in place for example, also computes them one by
+    one, with a warning; ``chunk_size=1`` avoids it. A ``generator`` lives on the
     model's device.
 
     Parameters

@@ -47,6 +47,25 @@ def test_chunked_gradient_can_be_differentiated():
     assert_same(curvatures[1], curvatures[0])
 
 
+@pytest.mark.parametrize("way", ["create_graph", "is_grads_batched"])
+def test_gradient_of_a_transform_that_is_applied_twice(way):
+    """The second function depends on the parameters, which must not count twice."""
+    y, f_y = points(20), torch.randn(20, 4)
+    neighbors = RadiusSearch()(y, y, RADIUS)
+    upstream, fast = pair_of_transforms("linear", chunk_edges=9)
+    found = []
+    for transform, options in ((upstream, {}), (fast, {way: True})):
+        once = transform(y=y, x=y, neighbors=neighbors, f_y=f_y)
+        out = transform(y=y, x=y, neighbors=neighbors, f_y=once)
+        flow = torch.ones_like(out)
+        flow = flow[None] if options.get("is_grads_batched") else flow
+        parameters = list(transform.parameters())
+        gradients = torch.autograd.grad(out, parameters, flow, **options)
+        found.append([g.view_as(p) for g, p in zip(gradients, parameters, strict=True)])
+    for theirs, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_dropout_is_repeated_in_backward():
     x, y, f_y = points(20), points(30), torch.randn(30, 4)
     neighbors = RadiusSearch()(y, x, RADIUS)

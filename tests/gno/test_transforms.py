@@ -8,6 +8,7 @@ from neuralop.layers.gno_block import GNOBlock
 from neuralop.layers.gno_weighting_functions import dispatch_weighting_fn
 from support.graphs import RADIUS, TOLERANCE, points
 from torch.autograd import forward_ad
+from torch.autograd.functional import hessian, jacobian
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 
 from dinozaur_no import accelerate_gno
@@ -127,6 +128,45 @@ def test_jacobians_of_both_modes(chunk_edges):
     jacobian = jacrev(moved)(shift)
     assert jacobian.any()
     torch.testing.assert_close(jacfwd(moved)(shift), jacobian, **TOLERANCE)
+
+
+@every_block
+@every_chunk
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_batched_gradients(kind, weighting, chunk_edges, create_graph):
+    y, x, f = sample()
+    _, fast = blocks(kind, weighting, chunk_edges)
+    inputs = [f.requires_grad_(), x.requires_grad_(), *fast.parameters()]
+    out = fast(y, x, f)
+    flows = torch.randn(3, *out.shape)
+
+    def pull(flow, **options):
+        return torch.autograd.grad(out, inputs, flow, retain_graph=True, **options)
+
+    loop = [torch.stack(parts) for parts in zip(*map(pull, flows), strict=True)]
+    at_once = pull(flows, is_grads_batched=True, create_graph=create_graph)
+    for found in (at_once, vmap(pull)(flows)):
+        for value, expected in zip(found, loop, strict=True):
+            torch.testing.assert_close(value, expected, **TOLERANCE)
+
+
+@every_block
+@every_chunk
+def test_vectorised_jacobian_and_hessian(kind, weighting, chunk_edges):
+    y, x, f = sample()
+    _, fast = blocks(kind, weighting, chunk_edges)
+
+    def energy(shift):
+        return fast(y, x + shift, f).square().sum()
+
+    shift = torch.zeros(3)
+    for derive, function, at in (
+        (jacobian, lambda f: fast(y, x, f), f),
+        (hessian, energy, shift),
+    ):
+        found = derive(function, at, vectorize=True)
+        assert found.any()
+        torch.testing.assert_close(found, derive(function, at), rtol=1e-4, atol=1e-4)
 
 
 @every_block

@@ -278,3 +278,13 @@ def test_made_on_the_meta_device():
         layer = BayesianDiffusionConv(2, 2, (4, 4))
     assert layer.prior_mean.is_meta
     assert layer.raw_time.is_meta
+
+
+def test_samples_have_all_digits_under_autocast():
+    layer = BayesianDiffusionConv(3, 3, (4, 4), scale_init=0.5)
+    with torch.no_grad():
+        layer.raw_tril.normal_()
+    noise = torch.randn(5, layer.posterior_size)
+    expected = layer._from_noise(noise)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer._from_noise(noise), expected)

@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dinozaur_no import DiffusionSpectralConv
-from dinozaur_no.layers._axis import AxisBasis
+from dinozaur_no.layers._axis import AxisBasis, Dense
 from dinozaur_no.layers._fourier import BasisCache, RealBasis
 
 CPU = torch.device("cpu")
@@ -116,6 +116,48 @@ def test_auto_takes_the_fft_for_many_modes_only():
         for modes in (16, 64, 2048)
     }
     assert kinds == {16: "Dense", 64: "Dense", 2048: "FourierAnalysis"}
+
+
+LONG = 20_000
+
+
+@pytest.mark.parametrize("feature_grid", ["modes", "output"])
+@pytest.mark.parametrize("n_in", [16_384, LONG])
+@pytest.mark.parametrize("n_out", [16_384, LONG])
+def test_auto_takes_tables_for_few_points_only(n_in, n_out, feature_grid):
+    """Each grid has its own method."""
+    where = (1.0,), "auto", CPU, torch.float64
+    basis = RealBasis((4,), (n_in,), (n_out,), *where, feature_grid)
+    to_output = [basis._synthesis[0]]
+    if feature_grid == "modes":
+        to_output += basis.features.interpolation
+        assert isinstance(basis.features.synthesis[0], Dense)
+        assert isinstance(basis.features.slopes[0], Dense)
+    else:
+        to_output += basis.features.slopes
+    assert isinstance(basis._analysis[0], Dense) == (n_in != LONG)
+    assert [isinstance(part, Dense) for part in to_output] == 2 * [n_out != LONG]
+
+
+@pytest.mark.parametrize("feature_grid", ["modes", "output"])
+@pytest.mark.parametrize(
+    ("n_in", "n_out"),
+    [((LONG,), (LONG,)), ((LONG,), (30,)), ((30,), (LONG,)), ((LONG, 3), (5, LONG))],
+)
+def test_methods_agree_on_long_axes(n_in, n_out, feature_grid):
+    """In values and gradients."""
+    modes = (6, 4)[: len(n_in)]
+    options = {"kernels": 2, "drift": True, "feature_grid": feature_grid}
+    x = torch.randn(1, 2, *n_in, dtype=torch.float64, requires_grad=True)
+    results, state = [], None
+    for method in ("auto", "dense"):
+        layer = DiffusionSpectralConv(2, 1, modes, axis_method=method, **options)
+        layer.load_state_dict(state := state or layer.state_dict())
+        y = layer.double()(x, output_shape=n_out)
+        flow = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
+        results.append((y, *torch.autograd.grad(y, [x, *layer.parameters()], flow)))
+    for auto, dense in zip(*results, strict=True):
+        torch.testing.assert_close(auto, dense, rtol=1e-9, atol=1e-9)
 
 
 def test_cache_keeps_the_last_few():

@@ -10,11 +10,16 @@ from support.contract import close, smooth
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.autograd.functional import hessian, jacobian
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from dinozaur_no import DiffusionSpectralConv, GradientSpectralConv
+from dinozaur_no import (
+    BayesianDiffusionConv,
+    DiffusionSpectralConv,
+    GradientSpectralConv,
+)
 
 PLAIN = DiffusionSpectralConv.configure(gradient_features=False)
 TRANSPORT = DiffusionSpectralConv.configure(kernels=3, drift=True)
@@ -343,6 +348,67 @@ def test_forward_mode_of_a_backward_pass(conv):
     expected = torch.autograd.grad(y, inputs, torch.ones_like(y))
     for slope, value in zip(slopes, expected, strict=True):
         close(slope, value)
+
+
+# Batches of gradients
+
+FULL_BATCHES = [*FORWARD, BayesianDiffusionConv]
+BATCHES = pytest.mark.parametrize("conv", [*FULL_BATCHES, GradientSpectralConv])
+GRIDS = pytest.mark.parametrize("grid", [(9,), (8, 7), (5, 6, 4)])
+
+
+def gradients_of_flows(conv, grid):
+    """Gradients of input and parameters as a function of the output's, and those."""
+    layer = conv(2, 3, (4,) * len(grid))
+    x = smooth(2, 2, grid).requires_grad_()
+    y = layer(x)
+    inputs = [x, *layer.parameters()]
+
+    def pull(flow, **options):
+        return torch.autograd.grad(y, inputs, flow, retain_graph=True, **options)
+
+    flows = torch.randn(3, *y.shape)
+    expected = [torch.stack(parts) for parts in zip(*map(pull, flows), strict=True)]
+    assert all(value.any() for value in expected)
+    return pull, flows, expected
+
+
+@BATCHES
+@GRIDS
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_batched_gradients(conv, grid, create_graph):
+    pull, flows, expected = gradients_of_flows(conv, grid)
+    found = pull(flows, is_grads_batched=True, create_graph=create_graph)
+    for value, loop in zip(found, expected, strict=True):
+        close(value, loop)
+
+
+@pytest.mark.parametrize("conv", FULL_BATCHES)  # not upstream's own layer
+@GRIDS
+def test_vmap_over_gradients(conv, grid):
+    pull, flows, expected = gradients_of_flows(conv, grid)
+    for value, loop in zip(vmap(pull)(flows), expected, strict=True):
+        close(value, loop)
+
+
+@BATCHES
+def test_vectorised_jacobian_and_hessian(conv):
+    layer = conv(1, 2, (4, 4)).eval()
+    x = smooth(1, 1, (5, 4))
+    found = jacobian(layer, x, vectorize=True)
+    assert found.any()
+    close(found, jacobian(layer, x))
+
+    def energy(x):
+        return layer(x).square().sum()
+
+    close(hessian(energy, x, vectorize=True), hessian(energy, x))
+
+
+def test_vectorised_jacobian_of_a_model():
+    model = small_fno(TRANSPORT)
+    x = smooth(1, 2, (6, 5))
+    close(jacobian(model, x, vectorize=True), jacobian(model, x))
 
 
 # Several processes

@@ -256,6 +256,30 @@ def test_what_follows_the_last_layer_is_checked(tail):
         operator.fit([(x, y)], progress=False)
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [
+        torch.relu,
+        torch.abs,
+        lambda u: u.clamp(min=0),
+        lambda u: u.clamp(max=100),
+        lambda u: u[..., ::2, ::2].relu(),
+        lambda u: u[:1, :, :2, :1].abs(),
+        lambda u: u.abs_(),
+    ],
+)
+def test_functions_that_change_none_of_the_training_outputs(tail):
+    """They would change others, so the model is no longer linear in its weights."""
+    model = Scaled(tail)
+    with torch.no_grad():
+        model.model.projection.fcs[-1].bias.fill_(10.0)
+    x = smooth(2, 2, (8, 7))
+    y = model(x).detach()
+    assert 0 < y.min() <= y.max() < 100
+    with pytest.raises(ValueError, match="more with the outputs of its last layer"):
+        LastLayerLaplace(model).fit([(x, y)], progress=False)
+
+
 def test_errors():
     model, x = small_model(), smooth(1, 2, (8, 7))
     with pytest.raises(TypeError, match="model must be a torch Module"):
@@ -305,3 +329,17 @@ def test_errors():
         operator.optimize_hyperparameters(max_steps=0)
     with pytest.raises(ValueError, match="prior_precision"):
         operator.prior_precision = 0.0
+
+
+def test_closed_form_under_autocast():
+    """Its moments are in float32, where an interval has digits to lie in."""
+    model = small_model().float()
+    x, y = (field.float() for field in data(3))
+    operator = LastLayerLaplace(model, 1e-6).fit([(x, y)], progress=False)
+    exact = operator.predict(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = operator.predict(x)
+    assert found.mean.dtype == torch.float32
+    low, high = found.interval()
+    assert ((high - low) > 0).all()
+    torch.testing.assert_close(found.mean, exact.mean, rtol=0.1, atol=0.1)

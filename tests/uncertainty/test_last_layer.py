@@ -162,13 +162,31 @@ def test_dict_of_queries():
         torch.testing.assert_close(found[name].mean, alone.mean)
 
 
-def test_half_precision_gives_float32_variances():
+@pytest.mark.parametrize("warm", [False, True])
+def test_compiled_models(warm):
+    operator, sample = build_operator("own")
+    x, y = sample["x"], torch.randn(2, 10, 2)
+    compiled = torch.compile(operator.model, backend="eager")
+    if warm:
+        compiled(x)
+    operator.fit([(x, y)] * 2, progress=False)
+    found = LastLayerLaplace(compiled, 0.1, layer="last")
+    found.fit([(x, y)] * 2, progress=False)
+    assert torch.equal(found.predict(x).mean, operator.predict(x).mean)
+    assert torch.equal(found.predict(x).std, operator.predict(x).std)
+    draws = found.sample(x, n_samples=2, generator=seeded())
+    assert torch.equal(draws, operator.sample(x, n_samples=2, generator=seeded()))
+    around = LastLayerLaplace(nn.Sequential(compiled), layer="0._orig_mod.last")
+    with pytest.raises(ValueError, match="not compiled by"):
+        around.fit([(x, y)] * 2, progress=False)
+
+
+def test_half_precision_gives_float32_moments():
     operator, sample = build_operator("own")
     expected = operator.predict(**sample)
     operator.model.bfloat16()
     found = operator.predict(sample["x"].bfloat16())
-    assert found.mean.dtype == torch.bfloat16
-    assert found.epistemic_variance.dtype == torch.float32
+    assert found.mean.dtype == found.epistemic_variance.dtype == torch.float32
     torch.testing.assert_close(found.std.float(), expected.std, rtol=0.05, atol=0)
 
 

@@ -244,6 +244,89 @@ def test_codano():
     assert draws.shape == (3, 2, 3, 8, 8)
 
 
+class Around(nn.Module):
+    """A layer with something around it."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = WIDE(2, 2, (4, 4)), function
+        self.recurrent = nn.GRU(7, 7, batch_first=True)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def interior(model, x):
+    out = torch.zeros_like(x)
+    out[..., 2:-2] = model.layer(x)[..., 2:-2]
+    return out
+
+
+def bounded(model, x):
+    y = model.layer(x)
+    return y / 2 if y.abs().max() > 0.1 else y
+
+
+def noisy(model, x):
+    return model.layer(x) + torch.randn_like(x)
+
+
+def noisy_input(model, x):
+    return model.layer(x + torch.randn_like(x))
+
+
+def recurrent(model, x):
+    return model.recurrent(model.layer(x).flatten(0, 1))[0].view(x.shape)
+
+
+def through_numpy(model, x):
+    return torch.from_numpy(2 * model.layer(x).numpy())
+
+
+NOT_TOGETHER = [interior, bounded, noisy, noisy_input, recurrent, through_numpy]
+
+
+@pytest.mark.parametrize("function", NOT_TOGETHER)
+def test_models_that_vmap_cannot_evaluate(function):
+    torch.manual_seed(0)
+    operator, x = VariationalOperator(Around(function)), smooth(2, 2, (8, 7))
+
+    def samples(chunk_size):
+        torch.manual_seed(1)
+        options = {"generator": seeded(), "chunk_size": chunk_size}
+        return operator.sample(x, n_samples=5, **options)
+
+    expected, times = [], operator.layers[0].sample_log_times(5, seeded())
+    changed = copy.deepcopy(operator.model).eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for drawn in times:
+            changed.layer.posterior_mean = drawn
+            expected.append(changed(x))
+    torch.testing.assert_close(samples(1), torch.stack(expected), rtol=1e-4, atol=1e-6)
+    for chunk_size in (None, 2, 9):
+        with pytest.warns(UserWarning, match="chunk_size=1") as caught:
+            found = samples(chunk_size)
+        assert torch.equal(found, samples(1))
+        assert len(caught) == 1
+    for keep in (False, True):
+        with pytest.warns(UserWarning, match="one by one") as caught:
+            operator.predict(x, n_samples=3, keep_samples=keep)
+        assert caught[0].filename == __file__
+    assert operator.sample(x, n_samples=1, chunk_size=5).shape == (1, *x.shape)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, None])
+def test_errors_of_the_model_surface(chunk_size):
+    def broken(model, x):
+        raise RuntimeError("the model is broken")
+
+    operator = VariationalOperator(Around(broken))
+    with pytest.raises(RuntimeError, match="the model is broken") as error:
+        operator.sample(smooth(2, 2, (8, 7)), n_samples=4, chunk_size=chunk_size)
+    assert error.value.__context__ is None
+
+
 def test_errors_of_the_prediction():
     operator, x = variational_operator(), smooth(1, 2, (8, 8))
     with pytest.raises(ValueError, match=r"n_samples \(=0\)"):
