@@ -88,11 +88,11 @@ class Size:
 
     train: int = 256
     held_out: int = 128
-    test: int = 64
-    epochs: int = 30
+    test: int = 128
+    epochs: int = 20
     nodes: int = 121
     stride: int = 4
-    width: int = 32
+    width: int = 24
 
 
 QUICK = Size(train=64, held_out=32, test=32, epochs=10)
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="fewer fields and epochs, half a minute"
     )
     parser.add_argument("--train", type=int, help="training fields (256)")
-    parser.add_argument("--epochs", type=int, help="passes over them (30)")
+    parser.add_argument("--epochs", type=int, help="passes over them (20)")
     parser.add_argument("--stride", type=int, help="every n-th node of 121^2 (4)")
     parser.add_argument(
         "--out",

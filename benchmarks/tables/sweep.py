@@ -44,7 +44,7 @@ def sweep(found: list[Record]) -> list[str]:
                 text = f"{100 * cell[0].error:.2f}" if cell else NOTHING
                 free = f" ({cell[0].rate:g})" if cell and cell is cells[-1] else ""
                 shown.append(f"{mark}{text}{mark}{free}")
-            if own:
+            if any(cells[:-1]):
                 lines.append([short_title(model), *shown])
         if lines:
             head = ["Model", *(f"{rate:g}" for rate in RATES), "Schedule-Free (rate)"]
