@@ -47,7 +47,7 @@ MODELS: Mapping[str, Mapping[str, object]] = {
     "Separable": {"separable": True},
     "DINOZAUR plain": {"conv_module": _diffusion(gradient_features=False)},
     "DINOZAUR": {"conv_module": DiffusionSpectralConv},
-    "Shells": {"conv_module": _diffusion(shells=8)},
+    "DINOZAUR, 8 shells": {"conv_module": _diffusion(shells=8)},
     "Transport": {"conv_module": _diffusion(kernels=4, drift=True)},
 }
 _TITLES = (
