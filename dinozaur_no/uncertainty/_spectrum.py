@@ -296,14 +296,16 @@ class FieldNoise:
 
     def _of_fewer_items(self) -> FieldNoise:
         """Leave out the items of the batch that the part has nothing of."""
-        if self.part is None or len(self.shape) < 3:  # (points, channels) is one item
+        part = self.part
+        # A prediction (points, channels) is one item.
+        if part is None or not part.numel() or len(self.shape) < 3:
             return self
         size = math.prod(self.shape[1:])
-        items, rank = torch.unique(self.part // size, return_inverse=True)
+        items, rank = torch.unique(part // size, return_inverse=True)
         where = self.where
         if where is not None and layout_of(self.shape, where).clouds > 1:
             where = where[items.to(where.device)]
-        part = rank * size + self.part % size
+        part = rank * size + part % size
         return replace(
             self, shape=(len(items), *self.shape[1:]), where=where, part=part
         )

@@ -297,6 +297,11 @@ def test_parts_sample_noise_of_their_own_items_alone(index):
     assert (correlation[~same].abs() < 0.1).all()
 
 
+def test_parts_may_be_empty():
+    found, _ = correlated(b=3)
+    assert found[:0].draws(4).shape == (4, 0, 1, 8, 6)
+
+
 def test_parts_keep_the_positions_of_their_items():
     clouds = torch.rand(3, 30, 2)
     noise = CorrelatedNoise(where=lambda x, where: where)
