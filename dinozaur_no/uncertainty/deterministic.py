@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ._base import UncertainOperator, checked_model, device_of
-from ._fields import Args, Fields, Kwargs, map_fields
+from ._fields import Args, Fields, Kwargs, map_fields, mean_square
 from ._sampling import Sampling
 from .noise import CorrelatedNoise, WhiteNoise
 
@@ -77,6 +77,11 @@ class Deterministic(UncertainOperator):
         with self._one_call():
             out = self.model(*args, **kwargs)
         yield map_fields(out, lambda field: field[None])
+
+    def _variance_beyond_samples(
+        self, batches: Iterable[Any], options: Mapping[str, Any]
+    ) -> Tensor:
+        return mean_square(self._outputs_for_noise, batches)  # no samples differ
 
     def _with_noise(self, found: Any, args: Args, kwargs: Kwargs) -> Any:
         unknown = self._assumed and self.noise is None

@@ -29,7 +29,7 @@ FINISHED = {
     *(f"depth-{value}" for value in (1, 2, 4, 6)),
     *(f"modes-{value}" for value in (4, 8, 12, 16)),
     *(f"usual-rate+layer-rate={value}" for value in (1, 5, 10)),
-    *("torch-init", "equal-epochs", "longer"),
+    *("torch-init", "equal-epochs", "longer", "output-grid"),
 }
 
 

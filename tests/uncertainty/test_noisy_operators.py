@@ -390,8 +390,10 @@ def test_prediction_with_noise_that_nobody_gave_warns():
     with pytest.warns(UserWarning, match="the noise is not fitted, so its variance"):
         operator.predict(x)
     Deterministic(Net(), noise_variance=math.exp(-4)).predict(x)
-    operator.fit_noise([(x, y)])
+    expected = operator.fit_noise([(x, y)])
     operator.predict(x)
+    again = Deterministic(operator.model)
+    assert torch.equal(again.fit_noise([(x, y)], residuals_of="mean"), expected)
     other = Deterministic(Net())
     other.load_state_dict(operator.state_dict())
     other.predict(x)
