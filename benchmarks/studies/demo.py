@@ -102,7 +102,7 @@ SMOKE = Size(8, 8, 2, 2, 17, 1, 8)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``python -m benchmarks demo``."""
     parser.add_argument(
-        "--quick", action="store_true", help="fewer fields and epochs, under a minute"
+        "--quick", action="store_true", help="fewer fields and epochs, about a minute"
     )
     parser.add_argument("--train", type=int, help="training fields (256)")
     parser.add_argument("--epochs", type=int, help="passes over them (20)")
