@@ -136,17 +136,18 @@ class Experiment:
     def rate(self) -> float:
         """Learning rate, the highest one of a schedule."""
         settings, paper = self.settings, RATES.get((self.dataset, self.model), 1e-3)
-        if settings.tuned:
+        if settings.tuned and settings.rate is None:
             return rates.chosen(self.dataset, self.model).rate
         return settings.rates.get(self.model) or settings.rate or paper
 
     @property
     def schedule(self) -> Schedule:
         """AdamW with one cycle, or Schedule-Free."""
-        if self.settings.tuned:
+        settings = self.settings
+        if settings.tuned and settings.schedule is None:
             return rates.chosen(self.dataset, self.model).schedule
         free = (self.dataset, self.model) in SCHEDULE_FREE
-        return self.settings.schedule or ("schedule-free" if free else "one-cycle")
+        return settings.schedule or ("schedule-free" if free else "one-cycle")
 
     @property
     def epochs(self) -> int:

@@ -34,11 +34,11 @@ class Preset:
     bayesian_epochs: int = 200
     warm_epochs: int = 0  # first epochs of a Bayesian model, without posterior scale
     batch: int = 16  # of all processes together
-    # Learning rates: of all models instead of the paper's, of some instead of `rate`.
+    tuned: bool = False  # rate and schedule are those of `benchmarks.rates`
+    # Of all models, instead of the paper's or the tuned one; of some, not `rate`.
     rate: float | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
-    schedule: Schedule | None = None  # of all models, instead of the paper's
-    tuned: bool = False  # whether rate and schedule are those of `benchmarks.rates`
+    schedule: Schedule | None = None  # of all models, the same
     evaluate_every: int = 1  # epochs between two evaluations; the last one has one
     # Heat kernels of DINOZAUR's layers instead of the model's own: "rest" for the
     # paper's, "drift" for one that moves, or a number of kernels of which all but the
@@ -140,6 +140,7 @@ SMALL: Changes = {
         "bayesian_epochs": 24,
         "warm_epochs": 18,
         "kl_weight": 1.0,
+        "tuned": True,
         "batch": 8,
         "draws": 50,
     },
@@ -154,6 +155,7 @@ SMALL: Changes = {
         "bayesian_epochs": 20,
         "warm_epochs": 15,
         "kl_weight": 1.0,
+        "tuned": True,
         "batch": 4,
         "draws": 50,
     },

@@ -6,17 +6,22 @@ from typing import Any
 #: Fields of a preset, by data set.
 Changes = Mapping[str, Mapping[str, Any]]
 
-#: Short runs, for sweeps with several seeds.
-_SHORT: Changes = {
-    "darcy": {
-        "data": {"size": 241, "stride": 8},
-        "padded": (36, 36),
-        "epochs": 16,
-        "rate": 1e-2,
-    },
-    "navier_stokes": {"epochs": 12, "rate": 1e-2},
+#: Short runs. Learning rates are tuned with them.
+_FASTER: Changes = {
+    "darcy": {"data": {"size": 241, "stride": 8}, "padded": (36, 36), "epochs": 16},
+    "navier_stokes": {"epochs": 12},
     "car": {"epochs": 4},
     "ahmed": {"epochs": 4},
+}
+#: The same with one rate and schedule for all models, for sweeps of other settings.
+_ONE_RATE: dict[str, Any] = {"tuned": False, "rate": 1e-2}
+_SHORT: Changes = {
+    name: {
+        **own,
+        **_ONE_RATE,
+        "schedule": "schedule-free" if name in ("car", "ahmed") else "one-cycle",
+    }
+    for name, own in _FASTER.items()
 }
 #: The paper's numbers of samples and epochs on fewer points; on Navier-Stokes half.
 _LONG: Changes = {
@@ -24,6 +29,7 @@ _LONG: Changes = {
         "n_train": 1024,
         "n_test": 1024,
         "width": 32,
+        "tuned": False,
         "epochs": 150,
         "batch": 16,
         "evaluate_every": 10,
@@ -36,7 +42,6 @@ _LONG: Changes = {
         "epochs": 40,
         "batch": 8,
         "evaluate_every": 4,
-        "tuned": True,
     },
 }
 #: Files from the generator of FNO's authors: every third of 241 points, and all. The
@@ -48,7 +53,6 @@ _AUTHORS = {
     "padded": (90, 90),
     "epochs": 12,
     "evaluate_every": 4,
-    "tuned": True,
     "public": True,
 }
 _AUTHORS_FINE = {
@@ -64,17 +68,18 @@ _THREE_CARS = {
     "n_test": 1,
     "data": {},
     "padded": (20, 20, 20),
+    **_ONE_RATE,
+    "schedule": "schedule-free",
     "epochs": 60,
     "evaluate_every": 20,
     "public": True,
 }
 #: Changes to ``small``.
 VARIANTS: Mapping[str, Changes] = {
-    "tuned": {name: {"tuned": True} for name in _SHORT},
     "long": _LONG,
     "authors-81": {"darcy": _AUTHORS},
     "authors-241": {"darcy": _AUTHORS_FINE},
     "three-cars": {"car": _THREE_CARS},
     "short": _SHORT,
-    "equal-cost": {n: {**own, "tuned": True} for n, own in _SHORT.items()},
+    "equal-cost": _FASTER,
 }

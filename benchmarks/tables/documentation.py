@@ -40,7 +40,7 @@ def documented_tables() -> dict[str, Callable[[], str]]:
         transfer_report,
     )
 
-    runs = [("1", "small"), ("2", "small"), ("1", "tuned"), ("1", "long")]
+    runs = [("1", "small"), ("2", "small"), ("1", "long")]
     runs += [(n, "small") for n in ("kernels", "sweep", "authors", "authors-short")]
     return {
         **{f"table-{n}-{preset}": partial(_from_runs, n, preset) for n, preset in runs},

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--preset",
-        choices=["paper", "small", "tuned", "long", "short", "equal-cost", "smoke"],
+        choices=["paper", "small", "long", "short", "equal-cost", "smoke"],
         default="small",
         help="of the runs (small)",
     )

@@ -1,8 +1,7 @@
 """Find learning rate and schedule of all models on held-out samples.
 
 Trials that have results are skipped, and several processes may run the same command.
-Presets such as ``tuned`` use the choices. ``python -m benchmarks table sweep`` shows
-them.
+The preset ``small`` uses the choices. ``python -m benchmarks table sweep`` shows them.
 """
 
 import argparse

@@ -49,7 +49,7 @@ def test_the_better_schedule_is_chosen(free, expected, monkeypatch):
     rows = [*ONE_CYCLE, trial(1e-2, free, "schedule-free")]
     monkeypatch.setattr(rates, "_committed", lambda: rows)
     assert rates.chosen("darcy", "fno") == (min(free, 0.1), 1e-2, expected)
-    tuned = Experiment("darcy", "fno", "none", "tuned")
+    tuned = Experiment("darcy", "fno", "none", "small")
     assert (tuned.rate, tuned.schedule) == (1e-2, expected)
 
 
