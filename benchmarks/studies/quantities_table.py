@@ -106,7 +106,10 @@ def plain(rows: Sequence[Row]) -> str:
 def _table(rows: Sequence[Row]) -> str:
     """Return coverage and score of each quantity, a line for each method and noise."""
     quantities = [q for q in dict.fromkeys(r["quantity"] for r in rows) if q != POINTS]
-    unit = {q: _unit([r for r in rows if r["quantity"] == q]) for q in quantities}
+    unit = {
+        q: _unit([r for r in rows if r["quantity"] == q], "crps") for q in quantities
+    }
+    of_fields = _unit([r for r in rows if r["quantity"] == POINTS], "energy_score")
     titles = ["Method", "Noise", "RL2 (10⁻²)", "NLL", "ES", "Points"]
     titles += [q.capitalize() for q in quantities]
     lines = []
@@ -115,7 +118,8 @@ def _table(rows: Sequence[Row]) -> str:
         points = [r for r in own if r["quantity"] == POINTS]
         line = [METHODS[method], noise]
         line += [f"{100 * _mean(points, 'relative_l2'):.2f}"]
-        line += [f"{_mean(points, 'nll'):.2f}", f"{_mean(points, 'energy_score'):.3g}"]
+        line += [f"{_mean(points, 'nll'):.2f}"]
+        line += [f"{_mean(points, 'energy_score') / of_fields:.3f}"]
         line += [f"{100 * _mean(points, 'coverage_90'):.0f} %"]
         for q in quantities:
             of_q = [r for r in own if r["quantity"] == q]
@@ -125,10 +129,10 @@ def _table(rows: Sequence[Row]) -> str:
     return tables.markdown([titles, *lines])
 
 
-def _unit(rows: Sequence[Row]) -> float:
-    """Return the score of the first line, in which all scores are given."""
+def _unit(rows: Sequence[Row], score: str) -> float:
+    """Return a score of the first line, in which that of other lines is given."""
     first = [r for r in rows if r["method"] == rows[0]["method"]]
-    return _mean([r for r in first if r["noise"] == rows[0]["noise"]], "crps")
+    return _mean([r for r in first if r["noise"] == rows[0]["noise"]], score)
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
