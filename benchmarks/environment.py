@@ -37,7 +37,8 @@ def describe() -> dict[str, str]:
 
 def caption(row: Mapping[str, str]) -> str:
     """Return one line on the machine, versions and date of a result."""
+    threads = "1 thread" if row["threads"] == "1" else f"{row['threads']} threads"
     return (
-        "{cpu}, {threads} threads, torch {torch}, neuraloperator {neuraloperator}, "
-        "dinozaur-no {dinozaur_no}, {date}."
-    ).format(**row)
+        f"{row['cpu']}, {threads}, torch {row['torch']}, neuraloperator "
+        f"{row['neuraloperator']}, dinozaur-no {row['dinozaur_no']}, {row['date']}."
+    )
