@@ -40,5 +40,5 @@ def caption(row: Mapping[str, str]) -> str:
     threads = "1 thread" if row["threads"] == "1" else f"{row['threads']} threads"
     return (
         f"{row['cpu']}, {threads}, torch {row['torch']}, neuraloperator "
-        f"{row['neuraloperator']}, dinozaur-no {row['dinozaur_no']}, {row['date']}."
+        f"{row['neuraloperator']}, {row['date']}."
     )
