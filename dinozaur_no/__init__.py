@@ -19,6 +19,7 @@ from .transfer import (
     save_pretrained,
 )
 from .uncertainty import (
+    ConformalPredictor,
     CorrelatedNoise,
     Deterministic,
     Ensemble,
@@ -53,6 +54,7 @@ __all__ = [
     "ConditionalBayesianDiffusionConv",
     "ConditionalDiffusionConv",
     "Conditioned",
+    "ConformalPredictor",
     "CorrelatedNoise",
     "Deterministic",
     "DiffusionSpectralConv",

@@ -169,3 +169,35 @@ def inside_transform() -> bool:
         return False
     # There is no public way.
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+class TensorCheckpoints(nn.Module):
+    """Base class of wrappers of models, whose checkpoints hold tensors alone."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return parameters and buffers alone, for ``torch.load(weights_only=True)``.
+
+        A model of neuraloperator also puts the arguments it was built with into its
+        own ``state_dict``; they are not needed here.
+        """
+        state = super().state_dict(*args, **kwargs)
+        state.pop("_metadata", None)
+        return state
+
+    def save_checkpoint(
+        self, save_folder: str | os.PathLike[str], save_name: str
+    ) -> None:
+        """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        save_tensors_atomically(self.state_dict(), path)
+
+    def load_checkpoint(
+        self,
+        save_folder: str | os.PathLike[str],
+        save_name: str,
+        map_location: Any = None,
+    ) -> None:
+        """Read what `save_checkpoint` wrote. Only tensors are read, no code is run."""
+        path = Path(save_folder) / f"{save_name}_state_dict.pt"
+        state = torch.load(path, map_location=map_location, weights_only=True)
+        self.load_state_dict(state)

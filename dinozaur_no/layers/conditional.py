@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .._torch import full_precision
+from .._torch import TensorCheckpoints, full_precision
 from .._validation import positive_int
 from .bayesian import BayesianDiffusionConv
 from .diffusion import DiffusionSpectralConv
@@ -138,7 +138,7 @@ class ConditionalBayesianDiffusionConv(ConditionalDiffusionConv, BayesianDiffusi
     """
 
 
-class Conditioned(nn.Module):
+class Conditioned(TensorCheckpoints):
     """Model that takes its condition as an argument, as data loaders give it.
 
     Parameters

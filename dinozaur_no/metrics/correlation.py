@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 
@@ -41,7 +42,13 @@ def neighbour_correlation(samples: Tensor, axis: int = -1, lag: int = 1) -> floa
     >>> neighbour_correlation(noise.cumsum(-1)) > 0.9
     True
     """
-    return float(lag_correlation(samples, axis, lag)[lag])
+    found = float(lag_correlation(samples, axis, lag)[lag])
+    if math.isnan(found):
+        raise ValueError(
+            f"samples differ at no pair of points that are {lag} apart along axis "
+            f"{axis}, so they have no correlation there"
+        )
+    return found
 
 
 def lag_correlation(
@@ -59,7 +66,8 @@ def lag_correlation(
     Returns
     -------
     Tensor
-        Correlations (max_lag + 1,) in double precision.
+        Correlations (max_lag + 1,) in double precision; nan at distances without two
+        points at which samples differ.
     """
     units = _unit_deviations(samples)
     try:
@@ -84,7 +92,7 @@ def lag_correlation(
         pairs = (units[..., : points - lag] * units[..., lag:]).sum(0)
         means.append(pairs.nanmean())
     found = torch.stack(means)
-    if bool(found.isnan().any()):
+    if bool(found.isnan().all()):
         raise ValueError(
             "all samples are equal, so they have no correlation; is the "
             "posterior of zero width?"

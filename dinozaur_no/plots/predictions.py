@@ -246,14 +246,13 @@ def plot_correlation(
     samples = predictive.samples[where].detach().cpu()
     grid = samples.shape[1:]
     lengths, unit = box(grid, extent)
-    middle = tuple(n // 2 for n in grid) if centre is None else tuple(centre)
+    middle = [n // 2 for n in grid] if centre is None else centre
+    correlations = point_correlation(samples, middle)  # which checks the position
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(samples.shape, dtype=torch.float64, generator=generator)
 
     figure, (left, right) = panels(2, 3.6, 2.9)
-    _show_correlations(
-        left, point_correlation(samples, middle), noise, middle, lengths, unit
-    )
+    _show_correlations(left, correlations, noise, middle, lengths, unit)
     if len(grid) == 2:
         colour_bar(left, ticks=[-1, -0.5, 0, 0.5, 1])
     for fields, colour, name in ((samples, BLUE, "samples"), (noise, GREY, "noise")):
@@ -275,7 +274,7 @@ def _show_correlations(
     ax: Any,
     correlations: Tensor,
     noise: Tensor,
-    point: tuple[int, ...],
+    point: Sequence[int],
     lengths: Sequence[float],
     unit: str,
 ) -> None:

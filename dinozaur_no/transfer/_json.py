@@ -33,7 +33,7 @@ def encoded(name: str, value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     if hasattr(value, "tolist") and not isinstance(value, type):  # an array
-        value = value.tolist()
+        return encoded(name, value.tolist())
     if isinstance(value, list):
         return [encoded(name, v) for v in value]
     if isinstance(value, tuple):

@@ -13,6 +13,7 @@ from .._torch import in_double
 from ..layers.bayesian import BayesianDiffusionConv
 from ..layers.conditional import ConditionalDiffusionConv
 from ..layers.diffusion import DiffusionSpectralConv
+from ..uncertainty.noise import modules_outside_noise
 
 #: Tensors of a layer that describe its posterior, and its prior.
 _POSTERIOR, _PRIOR = ("raw_scale", "raw_tril"), ("prior_mean", "prior_scale")
@@ -43,10 +44,11 @@ def paired_layers(source: nn.Module, target: nn.Module) -> Pairs:
     """Return the diffusion layers of both models, by the prefix of their tensors."""
     found = []
     for role, model in (("source", source), ("target", target)):
+        outside = set(map(id, modules_outside_noise(model)))
         layers = {
             f"{name}." if name else "": module
             for name, module in model.named_modules()
-            if isinstance(module, DiffusionSpectralConv)
+            if isinstance(module, DiffusionSpectralConv) and id(module) in outside
         }
         if not layers:
             raise ValueError(
@@ -205,6 +207,8 @@ def check_layers(
         ),
         "bias": (old.bias is not None, new.bias is not None),
     }
+    if old.gradient_weight is not None:
+        both["feature_grid"] = old.feature_grid, new.feature_grid
     if isinstance(old, ConditionalDiffusionConv):
         if not isinstance(new, ConditionalDiffusionConv):
             kind = "Bayesian" * isinstance(new, BayesianDiffusionConv)
@@ -218,7 +222,7 @@ def check_layers(
         both["drift"] = True, new.drift
     for name, (a, b) in both.items():
         if a != b:
-            option = f"{name}={a}"
+            option = f"{name}={a!r}"
             if prefix and name in ("in_channels", "out_channels"):  # of a model's layer
                 option = f"hidden_channels={a} (fno_hidden_channels of a graph model)"
             raise ValueError(

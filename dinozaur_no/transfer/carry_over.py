@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .._validation import one_of
+from ..uncertainty import CorrelatedNoise
 from ._inputs import Input, named_inputs
 from ._layers import SPECIAL, Entry, carried, check_layers, paired_layers
 
@@ -74,9 +75,10 @@ def carry_over(
     may not. Whatever belongs to a new axis starts at zero: displacements along it, and
     the weights of its coordinate in the lifting and in graph layers. The same holds for
     input channels that the source does not have, which come last. On fields that are
-    constant along new axes, and with the modes of the source, the target then computes
-    what the source does. (A graph layer that sums over its neighbours finds more of
-    them in a higher dimension, though.)
+    constant along new axes, which are not padded, and with the modes of the source, the
+    target then computes what the source does. (A graph layer that sums over its
+    neighbours finds more of them in a higher dimension, though.) Correlated noise is
+    not carried over: fit it again.
 
     A model that continues to learn wants ``new_inputs="keep"``. If a problem is the
     same forwards and backwards along the new axis, as Darcy flow is, weights of zero
@@ -161,6 +163,13 @@ def _entries(
         special |= {prefix + name for name in SPECIAL}
     before, after = named_inputs(source, axes), named_inputs(target)
     theirs, own = _tensors(source), _tensors(target)
+    reason = "noise belongs to its problem: call fit_noise"
+    for name in _names_in_noise(source):
+        yield Entry(name, "left_out", reason)
+        del theirs[name]
+    for name in _names_in_noise(target):
+        yield Entry(name, "new", reason)
+        del own[name]
     for name in sorted((theirs.keys() ^ own.keys()) - special):
         role, other = ("source", "target") if name in theirs else ("target", "source")
         raise ValueError(
@@ -223,6 +232,12 @@ def _other_shape(name: str, old: Tensor, new: Tensor) -> str:
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     state = model.state_dict()
     return {name: v.detach() for name, v in state.items() if isinstance(v, Tensor)}
+
+
+def _names_in_noise(model: nn.Module) -> list[str]:
+    """Return the names of tensors of a correlated noise and of its amplitude."""
+    noises = [n for n, m in model.named_modules() if isinstance(m, CorrelatedNoise)]
+    return [k for k in _tensors(model) if any(k.startswith(f"{n}.") for n in noises)]
 
 
 def _checked_axes(axes: Any, old: int, new: int) -> tuple[int, ...]:

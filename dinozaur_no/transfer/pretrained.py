@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ._json import decoded, decoded_model, encoded, encoded_model
 from ._tensors import bytes_of, tensors_of
 
 _CONFIG, _FORMAT = "config.json", 3
+_WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 #: Modules around a model, and the arguments that are attributes of theirs.
 _WRAPPERS: Mapping[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "Conditioned": (Conditioned, ()),
@@ -52,7 +53,8 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
     Returns
     -------
     Path
-        The folder.
+        The folder. Other files in it stay; a ``config.json`` that is not of this
+        function is an error.
 
     Examples
     --------
@@ -75,15 +77,18 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
     if not isinstance(inner, BaseModel):
         raise TypeError(
             f"a {type(inner).__name__} cannot be saved; save a model of neuraloperator "
-            f"or of this package, alone or inside of {', '.join(_WRAPPERS)}"
+            f"or of this package, alone or inside of {', '.join(_WRAPPERS)}. Other "
+            "operators with error bars have save_checkpoint"
         )
     config: dict[str, Any] = {
         "format": _FORMAT,
         "versions": {name: version(name) for name in ("dinozaur-no", "neuraloperator")},
         "model": encoded_model(inner),
         "wrappers": wrappers,
+        "modes": {name: _modes(block.n_modes) for name, block in _blocks(inner)},
         "layers": {name: _settings(layer) for name, layer in _layers(inner).items()},
     }
+    _check_own(folder / _CONFIG)
     state = model.state_dict()
     tensors = {name: v for name, v in state.items() if isinstance(v, Tensor)}
     weights = bytes_of(tensors)
@@ -91,8 +96,8 @@ def save_pretrained(model: nn.Module, folder: str | os.PathLike[str]) -> Path:
     text = json.dumps(config, indent=1, allow_nan=False).encode()
     write_atomically(folder / config["weights"], lambda file: file.write(weights))
     write_atomically(folder / _CONFIG, lambda file: file.write(text))
-    for old in folder.glob("weights-*.safetensors"):
-        if old.name != config["weights"]:
+    for old in folder.iterdir():
+        if _WEIGHTS.fullmatch(old.name) and old.name != config["weights"]:
             old.unlink(missing_ok=True)
     return folder
 
@@ -126,6 +131,8 @@ def load_pretrained(
         inner = model
         for entry in reversed(config["wrappers"]):
             model = _decoded_wrapper(entry, model)
+        for name, modes in config.get("modes", {}).items():
+            inner.get_submodule(name).n_modes = modes
         for name, values in config["layers"].items():
             layer = _layers(inner)[name]
             layer.n_modes = values["n_modes"]
@@ -148,6 +155,18 @@ def _layers(model: nn.Module) -> dict[str, Any]:
         for name, module in model.named_modules()
         if isinstance(module, BaseSpectralConv) and hasattr(module, "n_modes")
     }
+
+
+def _blocks(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield models and blocks that hand their modes on to layers, by name."""
+    for name, module in model.named_modules():
+        shared = isinstance(getattr(type(module), "n_modes", None), property)
+        if shared and not isinstance(module, BaseSpectralConv):
+            yield name, module
+
+
+def _modes(given: Any) -> int | list[int]:
+    return [int(m) for m in given] if isinstance(given, Iterable) else int(given)
 
 
 def _settings(layer: Any) -> dict[str, list[int] | list[float]]:
@@ -184,6 +203,21 @@ def _decoded_wrapper(entry: Mapping[str, Any], model: nn.Module) -> nn.Module:
     return _WRAPPERS[entry["class"]][0](model, **given)
 
 
+def _check_own(path: Path) -> None:
+    """Raise an error if there is a file that `save_pretrained` did not write."""
+    if not path.exists():
+        return
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        config = None
+    if not (isinstance(config, dict) and {"format", "weights"} <= config.keys()):
+        raise ValueError(
+            f"{path} is there and was not written by save_pretrained; save to another "
+            "folder, or move the file away"
+        )
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(
@@ -212,8 +246,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _read_weights(folder: Path, name: Any, map_location: Any) -> dict[str, Tensor]:
     # A name from a file must not lead out of the folder.
-    pattern = r"weights-[0-9a-f]{16}\.safetensors"
-    if not (isinstance(name, str) and re.fullmatch(pattern, name)):
+    if not (isinstance(name, str) and _WEIGHTS.fullmatch(name)):
         raise ValueError(
             f"{folder / _CONFIG} names weights (={name!r}) that save_pretrained does "
             "not write; save the model again"

@@ -1,7 +1,7 @@
 """Predictive distributions of whole operators, by several methods."""
 
 from .amplitude import FieldAmplitude
-from .conformal import conformalize
+from .conformal import ConformalPredictor, conformalize
 from .deterministic import Deterministic
 from .dropout import MCDropout
 from .ensemble import Ensemble
@@ -22,6 +22,7 @@ from .training import VariationalLoss, propose_prior, warm_start
 from .variational import VariationalOperator
 
 __all__ = [
+    "ConformalPredictor",
     "CorrelatedNoise",
     "Deterministic",
     "Ensemble",

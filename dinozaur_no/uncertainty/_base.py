@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from .._torch import evaluating, save_tensors_atomically
+from .._torch import TensorCheckpoints, evaluating
 from .._validation import positive_int
 from ._chunks import predictive_of
 from ._fields import Args, Fields, Kwargs, joined
@@ -20,7 +18,7 @@ from ._noisy import NoisyModule
 from ._sampling import Sampling
 
 
-class UncertainOperator(NoisyModule):
+class UncertainOperator(TensorCheckpoints, NoisyModule):
     """Base class of operators with samples and with noise.
 
     A subclass says how it makes some samples at a time; see ``_chunks``.
@@ -110,34 +108,6 @@ class UncertainOperator(NoisyModule):
         chunks = self._chunks(args, kwargs, options)
         found = predictive_of(chunks, self.noise_variance, keep_samples)
         return self._with_noise(found, args, kwargs)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return parameters and buffers alone, for ``torch.load(weights_only=True)``.
-
-        A model of neuraloperator also puts the arguments it was built with into its
-        own ``state_dict``; they are not needed here.
-        """
-        state = super().state_dict(*args, **kwargs)
-        state.pop("_metadata", None)
-        return state
-
-    def save_checkpoint(
-        self, save_folder: str | os.PathLike[str], save_name: str
-    ) -> None:
-        """Write ``<save_name>_state_dict.pt``, as models of neuraloperator do."""
-        path = Path(save_folder) / f"{save_name}_state_dict.pt"
-        save_tensors_atomically(self.state_dict(), path)
-
-    def load_checkpoint(
-        self,
-        save_folder: str | os.PathLike[str],
-        save_name: str,
-        map_location: Any = None,
-    ) -> None:
-        """Read what `save_checkpoint` wrote. Only tensors are read, no code is run."""
-        path = Path(save_folder) / f"{save_name}_state_dict.pt"
-        state = torch.load(path, map_location=map_location, weights_only=True)
-        self.load_state_dict(state)
 
     def extra_repr(self) -> str:
         """List the options, for ``print``."""

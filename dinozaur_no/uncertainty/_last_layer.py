@@ -125,6 +125,10 @@ def look_at_last_layer(
     handle = layer.register_forward_hook(hook)
     try:
         marked = _eager(model)(*args, **kwargs)
+    except RuntimeError as error:
+        if not outputs or isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise ValueError(_MORE_THAN_ARRANGED) from error  # marks met other layers
     finally:
         handle.remove()
     if not outputs:

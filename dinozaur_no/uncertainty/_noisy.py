@@ -135,11 +135,6 @@ class NoisyModule(nn.Module):
             variance = self._variance_beyond_samples(batches, options)
         else:
             variance = mean_square(self._outputs_for_noise, batches)
-        if not bool(variance.isfinite()):
-            raise ValueError(
-                "the residuals of these batches are not finite; look for nan or inf in "
-                "the data and in the predictions"
-            )
         self._set_noise(variance)
         return self.noise_variance
 
@@ -316,6 +311,13 @@ class NoisyModule(nn.Module):
         self, batches: Iterable[Any], options: Mapping[str, Any]
     ) -> Tensor:
         """Subtract the variance of the samples from the error of the mean."""
+        square, spread = self._error_and_spread(batches, options)
+        return torch.maximum(square - spread, 1e-6 * square)
+
+    def _error_and_spread(
+        self, batches: Iterable[Any], options: Mapping[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mean square error of the mean and the variance of the samples."""
         spreads: list[tuple[Tensor, int]] = []
 
         def means(args: Args, kwargs: Kwargs) -> list[Fields]:
@@ -327,10 +329,14 @@ class NoisyModule(nn.Module):
 
         square = mean_square(means, batches)
         sums, counts = zip(*spreads)
-        rest = square - torch.stack(sums).sum() / sum(counts)
-        return torch.maximum(rest, 1e-6 * square)
+        return square, torch.stack(sums).sum() / sum(counts)
 
     def _set_noise(self, variance: Tensor) -> None:
+        if not bool(variance.isfinite()):
+            raise ValueError(
+                "the residuals of these batches are not finite; look for nan or inf in "
+                "the data and in the predictions"
+            )
         self.raw_noise.copy_(variance.clamp(min=1e-30).log())
 
 

@@ -3,7 +3,7 @@ r"""`LastLayerLaplace`: an exact posterior of the weights of the last layer."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -13,11 +13,14 @@ from .._torch import evaluating, standard_normal
 from .._validation import one_of, positive, positive_int
 from ._base import UncertainOperator, checked_model
 from ._evidence import Moments, best_hyperparameters, log_evidence
-from ._fields import Args, Fields, Kwargs
+from ._fields import Args, Fields, Kwargs, mean_square
 from ._last_layer import find_last_layer, look_at_last_layer, sums_over_data
 from ._sampling import Sampling
 from .noise import CorrelatedNoise, WhiteNoise
 from .predictive import Predictive
+
+#: Steps to the noise that agrees with the spread it makes; one or two suffice mostly.
+_NOISE_STEPS = 5
 
 
 class LastLayerLaplace(UncertainOperator):
@@ -287,6 +290,22 @@ class LastLayerLaplace(UncertainOperator):
     def _outputs_for_noise(self, args: Args, kwargs: Kwargs) -> list[Fields]:
         with self._one_call():
             return [self.model(*args, **kwargs)]
+
+    def _variance_beyond_samples(
+        self, batches: Iterable[Any], options: Mapping[str, Any]
+    ) -> Tensor:
+        """Find the noise that, with the spread that it makes, adds up to the error.
+
+        The spread grows with the noise, but more slowly than in proportion, so these
+        steps fall to the solution.
+        """
+        batches = list(batches)
+        self._set_noise(mean_square(self._outputs_for_noise, batches))
+        for _ in range(_NOISE_STEPS):
+            square, spread = self._error_and_spread(batches, options)
+            noise = self.noise_variance.to(square)
+            self._set_noise(noise * square / (noise + spread))
+        return self.noise_variance
 
     def _factor(self) -> Tensor:
         """Return F with F F^T the inverse of H.

@@ -100,6 +100,11 @@ def quantity_of(
                 f"fn returned the shape {tuple(values.shape)} for fields of shape "
                 f"{tuple(fields.shape)}; it must keep the first axis, the samples"
             )
+        if values.is_complex():
+            raise TypeError(
+                "fn returned complex numbers, which have no intervals; take .abs(), "
+                ".real or torch.view_as_real of them"
+            )
         # The mean of a condition is its probability.
         found.append(values if values.is_floating_point() else values.to(fields.dtype))
     return Quantity(torch.cat(found))

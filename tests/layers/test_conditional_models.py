@@ -22,6 +22,7 @@ from dinozaur_no import (
 )
 
 TWO = ConditionalDiffusionConv.configure(n_conditions=2)
+BAYESIAN = ConditionalBayesianDiffusionConv.configure(n_conditions=2)
 
 
 def test_options_of_models_reach_the_layer():
@@ -38,6 +39,22 @@ def test_checkpoint(tmp_path):
     other = FNO.from_checkpoint(tmp_path, "model")
     x, z = smooth(3, 1, (9,)), torch.randn(3, 2)
     assert torch.equal(Conditioned(other)(x, z=z), Conditioned(model)(x, z=z))
+
+
+def test_checkpoint_of_the_wrapper(tmp_path):
+    first, second = (
+        Conditioned(dependent(FNO((4,), 1, 1, 4, n_layers=1, conv_module=TWO)))
+        for _ in range(2)
+    )
+    first.save_checkpoint(tmp_path, "model")
+    second.load_checkpoint(tmp_path, "model")
+    x, z = smooth(3, 1, (9,)), torch.randn(3, 2)
+    assert torch.equal(first(x, z=z), second(x, z=z))
+    second.load_state_dict(first.state_dict())
+    operator = VariationalOperator(
+        Conditioned(BayesianDINOZAUR((4,), 1, 1, 4, conv_module=BAYESIAN))
+    )
+    operator.load_state_dict(operator.state_dict())
 
 
 def test_graph_models_take_keywords():
@@ -61,7 +78,7 @@ def test_graph_models_take_keywords():
     assert not torch.allclose(*outputs)
 
 
-def test_trainer():
+def test_trainer(tmp_path):
     """One input and many targets: without the condition, their mean is the best."""
     torch.manual_seed(0)
     wave = 2 * torch.pi * 3 * torch.arange(32) / 32
@@ -79,7 +96,10 @@ def test_trainer():
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60),
         training_loss=lambda out, y, **_: (out - y).square().mean(),
+        save_every=59,
+        save_dir=tmp_path,
     )
+    assert list(tmp_path.glob("*_state_dict.pt"))
     with torch.no_grad():
         error = (model(x, z=z) - y).square().mean()
     assert error < 0.1 * (y.mean(0) - y).square().mean()

@@ -44,6 +44,17 @@ def test_points_without_spread_are_left_out():
     ]
 
 
+def test_distances_without_spread_are_left_out():
+    """One part of the domain is the same in all samples, such as a solid body."""
+    samples = torch.randn(20, 12).cumsum(1)
+    samples[:, 4:] = 1.0
+    found = lag_correlation(samples)
+    assert found.isnan().tolist() == [False] * 4 + [True] * 3
+    torch.testing.assert_close(found[:4], lag_correlation(samples[:, :4], max_lag=3))
+    with pytest.raises(ValueError, match="no pair of points that are 4 apart"):
+        neighbour_correlation(samples, lag=4)
+
+
 ERRORS = [
     (lambda: neighbour_correlation(None), "samples must be a torch.Tensor"),
     (lambda: neighbour_correlation(torch.ones(4, 5)), "all samples are equal"),

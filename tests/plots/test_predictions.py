@@ -197,6 +197,7 @@ ERRORS = [
     (lambda: plot_correlation(prediction(5, keep=False)), "keep_samples=True"),
     (lambda: plot_correlation(prediction(5, samples=2)), "at least 3 samples"),
     (lambda: plot_correlation(prediction(5), centre=[7]), "must be a position on"),
+    (lambda: plot_correlation(prediction(5), centre=2), "must be a position on"),
     (lambda: plot_correlation(prediction(5, 5), centre=[1]), "must have 2 entries"),
     (lambda: plot_correlation(prediction(5), max_lag=5), "from 0 to 4"),
     (

@@ -14,7 +14,10 @@ from dinozaur_no import (
     DINOZAURGINO,
     BayesianDiffusionConv,
     ConditionalDiffusionConv,
+    CorrelatedNoise,
+    Deterministic,
     DiffusionSpectralConv,
+    FieldAmplitude,
     GradientSpectralConv,
     VariationalOperator,
     accelerate_gno,
@@ -309,6 +312,22 @@ def test_gino_is_the_same_on_a_plane(transform):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("amplitude", [None, FieldAmplitude(n_modes=4)])
+def test_noise_stays_with_its_problem(amplitude):
+    """An amplitude has diffusion layers of its own."""
+    noise = CorrelatedNoise(amplitude=amplitude)
+    source = Deterministic(DINOZAUR((4, 4), 1, 1, 4), noise=noise)
+    target = Deterministic(DINOZAUR((8, 8), 1, 1, 4), noise=CorrelatedNoise())
+    source.fit_noise([tuple(torch.randn(2, 16, 1, 12, 12))])
+    report = carry_over(source, target)
+    assert "noise.weights" in report.left_out
+    assert "noise.weights" in report.new
+    assert not target.noise.fitted
+    assert "call fit_noise" in str(report)
+    pairs = zip(source.model.parameters(), target.model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+
+
 def test_registered_models():
     flat, solid = DINOZAUR((4, 4), 1, 1, 4, drift=True), DINOZAUR((4,) * 3, 1, 1, 4)
     with pytest.raises(ValueError, match=r"drift of 'fno_blocks.convs.0' is True"):
@@ -537,6 +556,10 @@ ERRORS = {
     "features": (
         lambda: make(3, DiffusionSpectralConv.configure(gradient_features=False)),
         "gradient_features=True",
+    ),
+    "feature grid": (
+        lambda: make(3, DiffusionSpectralConv.configure(feature_grid="output")),
+        "is modes in the source and output in the target; .* feature_grid='modes'",
     ),
     "projection": (
         lambda: make(3, projection_channel_ratio=3),

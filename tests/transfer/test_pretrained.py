@@ -54,6 +54,7 @@ MODELS = {
         extent=torch.tensor([2.0, 1.0]),
         time_init=np.array([1e-3, 1e-2]),
     ),
+    "scalars": lambda: DINOZAUR(*SMALL, extent=torch.tensor(2.0), drift=np.True_),
     "default given": lambda: DINOZAUR(*SMALL, kernels=1, conv_module=CONFIGURED),
     "BayesianDINOZAUR": lambda: BayesianDINOZAUR(*SMALL, covariance="diagonal"),
     "DINOZAURGINO": lambda: DINOZAURGINO(2, 1, gno_radius=0.4, **GNO),
@@ -137,6 +138,14 @@ def test_what_was_set_after_building_stays(tmp_path):
     x = smooth(1, 2, (8, 9))
     assert torch.equal(again(x), model(x))
     assert again.fno_blocks.convs[0].n_modes == [2, 2]
+    assert list(again.n_modes) == list(again.fno_blocks.n_modes) == [2, 2]
+    model.fno_blocks.n_modes = (3, 3)
+    model.fno_blocks.convs[1].n_modes = (2, 3)
+    again = load_pretrained(save_pretrained(model, tmp_path))
+    assert (list(again.n_modes), list(again.fno_blocks.n_modes)) == ([2, 2], [3, 3])
+    assert [c.n_modes for c in again.fno_blocks.convs] == [
+        c.n_modes for c in model.fno_blocks.convs
+    ]
 
 
 @pytest.mark.parametrize("modes", [(2, 1), (3, 4), (4, 3)])
@@ -215,6 +224,23 @@ def test_conditioned_operators_come_back(tmp_path):
 
 
 # Files
+
+
+def test_files_of_others_stay(tmp_path):
+    (tmp_path / "weights-epoch10.safetensors").write_bytes(b"mine")
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert (tmp_path / "weights-epoch10.safetensors").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("text", ['{"my": "run config"}', "[]", "not JSON"])
+def test_a_config_of_something_else_stays(text, tmp_path):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match="was not written by save_pretrained"):
+        save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == text
 
 
 def test_an_interrupted_save_leaves_the_model_before(tmp_path, monkeypatch):

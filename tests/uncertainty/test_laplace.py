@@ -226,6 +226,28 @@ def test_progress_bar_is_optional(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("deviation", [1e-2, 3e-3, 1e-3])
+def test_fitted_noise_does_not_depend_on_the_noise_before(deviation):
+    """The noise sets the spread, and both together must be the error."""
+    torch.manual_seed(0)
+    model, x = small_model(), torch.randn(60, 2, 12, 12)
+    with torch.no_grad():
+        y = model(x)
+    y = y + deviation * torch.randn_like(y)
+    found = []
+    for before in (math.exp(-4), 1e-9):
+        operator = LastLayerLaplace(model, noise_variance=before)
+        operator.fit([(x, y)], progress=False)
+        noise = operator.fit_noise([(x, y)], residuals_of="mean")
+        predictive = operator.predict(x)
+        total = (predictive.epistemic_variance + noise).mean()
+        error = (predictive.mean - y).square().mean()
+        torch.testing.assert_close(total, error, rtol=1e-3, atol=0.0)
+        found.append(noise)
+    torch.testing.assert_close(*found, rtol=1e-3, atol=0.0)
+    assert found[0] == pytest.approx(deviation**2, rel=0.05)
+
+
 class Scaled(nn.Module):
     """More than a rearrangement after the last layer."""
 
@@ -247,11 +269,12 @@ class Scaled(nn.Module):
         lambda u: u.mean(1, keepdim=True),
         lambda u: u.clamp(max=0.0),
         lambda u: u.flip(0) if u.dtype == torch.float64 else u,
+        nn.Conv2d(2, 2, 3, padding=1),
     ],
 )
 def test_what_follows_the_last_layer_is_checked(tail):
     operator, x = LastLayerLaplace(Scaled(tail)), smooth(2, 2, (8, 7))
-    y = tail(torch.randn(2, 2, 8, 7))
+    y = tail(torch.randn(2, 2, 8, 7)).detach()
     with pytest.raises(ValueError, match="last layer"):
         operator.fit([(x, y)], progress=False)
 

@@ -249,6 +249,8 @@ def test_functions_must_keep_the_samples():
     for fn, kind in ((lambda _: 3.0, "float"), (lambda f: f.numpy(), "ndarray")):
         with pytest.raises(TypeError, match=f"fn returned a {kind}, not a Tensor"):
             found.quantity(fn)
+    with pytest.raises(TypeError, match="fn returned complex numbers"):
+        found.quantity(torch.fft.fft)
     with pytest.raises(TypeError, match="must be a function of fields"):
         found.quantity("mean")
     with pytest.raises(ValueError, match="must be a number between 0 and 1"):
