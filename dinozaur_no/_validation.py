@@ -150,6 +150,7 @@ def output_grid(
         if scaling is None:
             return tuple(grid)
         output_shape = tuple(round(n * r) for n, r in zip(grid, scaling))
+    output_shape = _plain(output_shape)
     sizes = tuple(output_shape) if isinstance(output_shape, Iterable) else ()
     if len(sizes) != len(grid) or any(n != round(n) or n < 1 for n in sizes):
         raise ValueError(

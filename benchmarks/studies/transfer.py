@@ -105,6 +105,7 @@ def run(args: argparse.Namespace) -> None:
     options.check_place(args, "smoke")
     check_device(args.device)
     study = Study(args)
+    study.check_train()
     jobs = [job for job in study.jobs() if not study.done(job)]
     print(f"{len(jobs)} runs are left", flush=True)
     for job in () if args.dry_run else jobs:
@@ -125,6 +126,14 @@ class Study:
         self.args, self.problems = args, SMOKE if args.smoke else FULL
         self.path = args.out / CSV.name if args.out else CSV
         self.folder = (args.out or tables.OUTPUT) / "transfer"
+
+    def check_train(self) -> None:
+        """Raise an error if no problem has one of the numbers of samples."""
+        chosen = self.problems.keys() & (self.args.problems or FULL)
+        known = {n for name in chosen for n in self.problems[name].epochs}
+        if unknown := set(self.args.train or ()) - known:
+            numbers = ", ".join(map(str, sorted(known)))
+            raise ValueError(f"--train (={min(unknown)}) must be one of {numbers}")
 
     def jobs(self) -> Iterator[Job]:
         """Yield all runs: rates first, then seeds, with the default samples first."""

@@ -62,5 +62,10 @@ def run(args: argparse.Namespace) -> None:
         print(f"tables: {names}")
     elif args.name not in studies:
         raise ValueError(f"unknown table (={args.name}): there are {names}")
+    elif args.out:
+        raise ValueError(
+            f"--out is for tables of runs.csv; the command of {args.name} shows its "
+            "own results"
+        )
     else:
         print(studies[args.name]())

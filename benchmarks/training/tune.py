@@ -7,8 +7,9 @@ Neither training nor test samples are used for the comparison. Results are lines
 
 import argparse
 import itertools
+from collections.abc import Collection
 
-from benchmarks.experiments import find_experiment
+from benchmarks.experiments import MODELS, find_experiment
 from benchmarks.options import add_seeds
 from benchmarks.presets import TUNABLE
 from benchmarks.training.train import add_common, add_experiment, check_train_options
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> None:
     }
     if not given:
         raise ValueError(f"give a setting to change, of --{', --'.join(TUNABLE)}")
+    _check_effect(args, given)
     choices = [
         [f"{name}={canonical(name, text)}" for text in values]
         for name, values in given.items()
@@ -46,6 +48,17 @@ def run(args: argparse.Namespace) -> None:
             names = (args.dataset, args.model, args.uncertainty, preset)
             jobs.append((find_experiment(*names), seed))
     work_off(jobs, args)
+
+
+def _check_effect(args: argparse.Namespace, given: Collection[str]) -> None:
+    """Raise an error if a setting does not matter to the model."""
+    find_experiment(args.dataset, args.model, args.uncertainty, args.preset)
+    of_layers = ("kernels", "shells", "displacement", "feature-grid")
+    for name in given:
+        if name in of_layers and MODELS[args.model].diffusion is None:
+            raise ValueError(f"{args.model} has no diffusion layers: omit --{name}")
+        if name in ("warm-epochs", "kl-weight") and args.uncertainty != "bayesian":
+            raise ValueError(f"--{name} needs --uncertainty bayesian")
 
 
 def canonical(name: str, text: str) -> str:

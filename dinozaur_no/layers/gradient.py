@@ -138,10 +138,10 @@ class GradientSpectralConv(OnBox, SpectralConv, metaclass=ConfigurableClass):
     def _frequency_modes(self) -> list[int]:
         """Modes per axis that hold all of v.
 
-        ``SpectralConv`` stores its last axis halved, and 2.0.0 shifts the spectrum by
-        one on odd grids, so one more frequency than asked for is kept.
+        Along the last axis ``SpectralConv`` has the frequencies from 0 on: those of
+        real data, whose number it stores halved, but also of complex data. 2.0.0 shifts
+        the spectrum by one on odd grids, so one more frequency is kept.
         """
         top = [m // 2 for m in self.n_modes]
-        if not self.complex_data:
-            top[-1] = self.n_modes[-1] - 1
+        top[-1] = self.n_modes[-1] - 1
         return [2 * (k + 1) for k in top]

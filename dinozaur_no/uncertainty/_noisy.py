@@ -177,7 +177,8 @@ class NoisyModule(nn.Module):
                 self.noise._scaled_likelihood(r, place, scale)
                 for r, place, scale in zip(parts, parts_of(where, prediction), scales)
             ]
-            return torch.stack(found).sum(0)
+            # DDP wants every parameter in the loss, also a noise that was replaced.
+            return torch.stack(found).sum(0) + 0 * self.raw_noise
         parts = []
         for residual in residuals(prediction, target):
             squares = residual.square().flatten(1).sum(1)
@@ -337,7 +338,8 @@ class NoisyModule(nn.Module):
                 "the residuals of these batches are not finite; look for nan or inf in "
                 "the data and in the predictions"
             )
-        self.raw_noise.copy_(variance.clamp(min=1e-30).log())
+        least = torch.finfo(torch.float32).tiny
+        self.raw_noise.copy_(variance.clamp(min=least).log())
 
 
 def _added(

@@ -175,7 +175,8 @@ class LastLayerLaplace(UncertainOperator):
         batches = _with_bar(loader) if progress else loader
         with evaluating(self.model):
             found = sums_over_data(self.model, self.layer, batches, len(self.gram))
-        self.gram, self.squares, self.count = found
+        with torch.inference_mode(False):  # whose tensors could not be changed later
+            self.gram, self.squares, self.count = (part.clone() for part in found)
         return self
 
     @torch.no_grad()

@@ -229,8 +229,9 @@ class CorrelatedNoise(nn.Module):
     def _set_spectrum(self, spectrum: Spectrum) -> None:
         """Replace the spectrum; the device stays."""
         device = self.white.device
-        for name, tensor in spectrum.tensors().items():
-            setattr(self, name, tensor.to(device))
+        with torch.inference_mode(False):  # whose tensors could not be changed later
+            for name, tensor in spectrum.tensors().items():
+                setattr(self, name, tensor.to(device).clone())
 
     def variance(self, shape: Sequence[int], where: Tensor | None = None) -> Tensor:
         """Return the variance at each point of fields of this shape."""
@@ -324,7 +325,8 @@ class CorrelatedNoise(nn.Module):
         for name, tensor in self.named_buffers(recurse=False):
             new = state_dict.get(prefix + name)
             if isinstance(new, Tensor) and new.shape != tensor.shape:
-                setattr(self, name, tensor.new_zeros(new.shape))
+                with torch.inference_mode(False):
+                    setattr(self, name, tensor.new_zeros(new.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

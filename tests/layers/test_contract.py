@@ -118,6 +118,17 @@ class UpstreamContract(ConvContract):
 class TestGradientDense(UpstreamContract):
     conv = GradientSpectralConv
 
+    @pytest.mark.parametrize(
+        ("modes", "grid"), [((8,), (16,)), ((8, 8), (16, 16)), ((5, 6), (15, 13))]
+    )
+    def test_complex_data_with_few_modes(self, modes, grid):
+        """Along the last axis upstream takes frequencies from 0 to n_modes - 1."""
+        conv = GradientSpectralConv(2, 2, modes, complex_data=True, bias=False)
+        layer = self.identity_mixing(conv)
+        x = torch.randn(2, 2, *grid, dtype=torch.complex64)
+        expected = SpectralConv.forward(layer, x)
+        assert torch.allclose(layer(x), expected, atol=1e-5)
+
 
 def with_weights(**options):
     """A constructor whose options win over what builders pass."""

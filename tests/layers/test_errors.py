@@ -369,6 +369,12 @@ def test_output_shape_of_any_kind(conv, shape):
 
 
 @every_conv
+def test_output_shape_as_a_tensor(conv):
+    layer, x = conv(2, 2, (4, 4)), smooth(1, 2, (8, 8))
+    assert layer(x, output_shape=torch.tensor([5, 3])).shape == (1, 2, 5, 3)
+
+
+@every_conv
 def test_extent_as_a_tensor(conv):
     assert conv(2, 2, (4, 4), extent=torch.tensor(2.0)).extent == (2.0, 2.0)
     assert conv(2, 2, (4, 4), extent=np.array(2.0)).extent == (2.0, 2.0)

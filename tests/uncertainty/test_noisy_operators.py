@@ -122,6 +122,34 @@ def test_checkpoints_hold_noise_and_temperature(build, tmp_path):
 
 
 @every_method
+def test_fitted_in_inference_mode(build, tmp_path):
+    """What was fitted can be loaded, fitted and trained with later."""
+    with torch.inference_mode():
+        operator = build(CorrelatedNoise())
+        x, y = held_out(operator, 20)
+        operator.fit_noise([(x, y)])
+    operator = build(CorrelatedNoise())
+    with torch.inference_mode():
+        operator.fit_noise([(x, y)])
+        if isinstance(operator, LastLayerLaplace):
+            operator.fit([(x, y)], progress=False)
+    operator.save_checkpoint(tmp_path, "a")
+    with torch.inference_mode():
+        operator.load_checkpoint(tmp_path, "a")
+    operator.load_checkpoint(tmp_path, "a")
+    prediction = operator(x.clone())
+    operator.log_likelihood(prediction, y.clone()).sum().backward()
+
+
+def test_tiny_noise():
+    """Of permeabilities in square metres, for example."""
+    torch.manual_seed(0)
+    operator, x = Deterministic(nn.Identity()), torch.randn(40, 1, 8, 8)
+    operator.fit_noise([(1e-16 * x, 1e-16 * x + 1e-17 * torch.randn_like(x))])
+    assert operator.predict(x).std.mean().item() == pytest.approx(1e-17, rel=0.05)
+
+
+@every_method
 def test_without_noise_all_stays(build):
     operator = build(None)
     operator.noise_variance = 0.1
@@ -300,6 +328,18 @@ def test_training_with_correlated_noise_leaves_the_noise_alone():
     assert torch.equal(raw, operator.raw_noise)
     for a, b in zip(before, operator.noise.buffers(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_learned_noise_stays_in_the_loss():
+    """DDP waits for the gradient of every parameter."""
+    operator = VariationalOperator(
+        Net(), learn_noise="gradient", noise=CorrelatedNoise()
+    )
+    x, y = held_out(operator, 30)
+    operator.fit_noise([(x, y)])
+    operator.train()
+    operator.loss(operator(x), y, num_data=30).backward()
+    assert operator.raw_noise.grad.item() == 0
 
 
 def test_noise_that_is_not_fitted_yet_is_white():

@@ -43,6 +43,11 @@ def test_smoke_study_trains_what_is_missing(tmp_path, capsys):
         assert len(result["by_epoch"].split()) == int(result["epochs"]) == 2
 
 
+def test_numbers_of_samples_that_no_problem_has(tmp_path, capsys):
+    assert main([*words(tmp_path), "0", "--train", "7"]) == 2
+    assert "--train (=7) must be one of 16" in capsys.readouterr().err
+
+
 def test_interrupted_run_resumes_to_the_same_numbers(tmp_path, monkeypatch):
     only = ["0", "--arms", "carried"]
     assert main([*words(tmp_path, "whole"), *only]) == 0

@@ -50,6 +50,8 @@ def test_tables_of_studies_are_shown(capsys):
     assert "sweep, authors, authors-short, demo-table" in capsys.readouterr().out
     assert main(["table", "3"]) == 2
     assert "unknown table (=3)" in capsys.readouterr().err
+    assert main(["table", "library", "--out", "somewhere"]) == 2
+    assert "--out is for tables of runs.csv" in capsys.readouterr().err
 
 
 def test_documentation_is_of_committed_results(tmp_path, capsys):

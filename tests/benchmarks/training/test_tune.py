@@ -53,6 +53,8 @@ def test_values_are_trained_and_shown(options, tmp_path, capsys):
         (["--width", "wide"], "--width (=wide) must be a number"),
         (["--width", "-3"], "--width (=-3) must be positive"),
         (["--schedule", "none"], "--schedule (=none) must be one of one-cycle"),
+        (["--kernels", "2"], "fno has no diffusion layers: omit --kernels"),
+        (["--kl-weight", "1"], "--kl-weight needs --uncertainty bayesian"),
     ],
 )
 def test_user_errors(words, message, tmp_path, capsys):
