@@ -27,10 +27,11 @@ from ._cosine_basis import (
 class Spectrum:
     r"""Variances of the cosine coefficients of noise, and of its independent part.
 
-    A coefficient of eigenvalue :math:`\lambda` has the variance
-    :math:`S(\lambda) = \sum_j a_j e^{-2 \lambda t_j}`. The number of functions is
-    fixed, so that the noise is the same field on any grid. An amplitude d(x) makes the
-    variance the same at all points.
+    A coefficient of eigenvalue :math:`\lambda > 0` has the variance
+    :math:`S(\lambda) = \sum_j a_j e^{-2 \lambda t_j}`, and that of constants
+    :math:`S(0) = a_0`; see `decays`. The number of functions is fixed, so that the
+    noise is the same field on any grid. An amplitude d(x) makes the variance the same
+    at all points.
 
     Parameters
     ----------
@@ -221,9 +222,8 @@ class Spectrum:
 
     def at(self, eigenvalues: Tensor) -> Tensor:
         """Compute S (channels, *shape) at eigenvalues of some shape."""
-        flat = eigenvalues.flatten().to(self.times)
-        decay = torch.exp(-2 * flat * self.times[:, None])
-        return (self.weights @ decay).view(-1, *eigenvalues.shape)
+        decay = decays(eigenvalues.flatten().to(self.times), self.times)
+        return (self.weights @ decay.mT).view(-1, *eigenvalues.shape)
 
     def _on_grid(self) -> Tensor:
         k2 = wavenumbers(self.modes.tolist(), self.modes.device)
@@ -245,6 +245,19 @@ class Spectrum:
         clouds = where.to(self.box).reshape(layout.clouds, layout.n_points, -1)
         for cloud in clouds:
             yield functions_at(cloud, lower, upper, k), spectrum
+
+
+def decays(eigenvalues: Tensor, times: Tensor) -> Tensor:
+    """Compute exp(-2 lambda t), (eigenvalues, times), but for constants.
+
+    Constants have a variance of their own, the weight of the first time, which is so
+    long that all other functions have none of it. Errors without a mean, as on a box
+    whose mean is conserved, would otherwise have one that is as likely as long waves.
+    """
+    constant = torch.zeros_like(times)
+    constant[0] = 1
+    decay = torch.exp(-2 * eigenvalues[:, None] * times)
+    return torch.where(eigenvalues[:, None] == 0, constant, decay)
 
 
 @dataclass(frozen=True, eq=False)

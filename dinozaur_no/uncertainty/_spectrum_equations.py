@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ._cosine_basis import analyse, functions_at, layout_of, smoothest, wavenumbers
+from ._spectrum import decays
 
 #: Fields on grids that are worked on at a time.
 _FIELDS = 16
@@ -42,7 +43,7 @@ class Grids:
 
     def equations(self, times: Tensor, theta: Tensor) -> Equations:
         """Compute the normal equations at the weights and white variance theta."""
-        decay = torch.exp(-2 * self.eigenvalues[:, None] * times)
+        decay = decays(self.eigenvalues, times)
         design = torch.cat([decay, self.per_point[:, None]], 1)
         weighted = design * (self.counts / (design @ theta).square())[:, None]
         return Equations(
@@ -67,7 +68,7 @@ class Cloud:
     def equations(self, times: Tensor, theta: Tensor) -> Equations:
         """Compute the normal equations at the weights and white variance theta."""
         white = theta[-1]
-        decay = torch.exp(-2 * self.eigenvalues[:, None] * times)
+        decay = decays(self.eigenvalues, times)
         inner = (self.root * (decay @ theta[:-1])) @ self.root.mT
         inner.diagonal().add_(white)
         chol = torch.linalg.cholesky(inner)

@@ -85,7 +85,7 @@ def test_optimisers_of_the_paper():
     assert Experiment("car", "dinozaur").epochs == 150
 
 
-@pytest.mark.parametrize("dataset", ["darcy", "navier_stokes"])
+@pytest.mark.parametrize("dataset", DATASETS)
 def test_small_models_have_their_best_rate_and_schedule(dataset):
     for model in models_of(dataset):
         small = Experiment(dataset, model, "none", "small")

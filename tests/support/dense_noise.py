@@ -32,6 +32,8 @@ def covariance(x, waves, sides, weights, times, white):
             float(a) * math.exp(-2 * eigenvalue * float(t))
             for a, t in zip(weights, times, strict=True)
         )
+        if not any(k):  # constants have a variance of their own
+            s = float(weights[0])
         phi = function(k, x)
         total += s * torch.outer(phi, phi)
         level += s

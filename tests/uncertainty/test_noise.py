@@ -228,8 +228,10 @@ def test_a_known_spectrum_is_found_on_grids(modes, error_of_white):
     fitted = CorrelatedNoise().fit(fields)
     # Coefficients contain the white part, below which a spectrum cannot be seen.
     part = truth.white[:, None] / math.prod(modes)
-    expected = truth.spectrum.at(EIGENVALUES) + part
-    found = fitted.spectrum.at(EIGENVALUES).double() + part
+    squares = torch.tensor([0.0, 1, 4, 9])  # all that one axis has
+    eigenvalues = math.pi**2 * squares if len(modes) == 1 else EIGENVALUES
+    expected = truth.spectrum.at(eigenvalues) + part
+    found = fitted.spectrum.at(eigenvalues).double() + part
     assert ((found - expected) / expected).abs().max() < 0.15
     assert (fitted.white / truth.white - 1).abs().max() < error_of_white
     more = truth.sample((2000, 2, *modes), generator=seeded(8))
@@ -397,6 +399,21 @@ def test_state_is_tensors(kind, tmp_path):
     assert torch.equal(
         other.sample(fields.shape, where, seeded()),
         noise.sample(fields.shape, where, seeded()),
+    )
+
+
+def test_errors_without_a_mean():
+    """A spectrum that falls with the frequency must not claim that they have one."""
+    torch.manual_seed(0)
+    x = torch.cos(math.pi * (torch.arange(24) + 0.5) / 24)
+    waves = torch.stack([x[:, None].expand(24, 24), x.expand(24, 24)])
+    fields = torch.einsum("nk,kij->nij", torch.randn(300, 2), waves)[:, None]
+    noise = CorrelatedNoise().fit(fields + 0.01 * torch.randn_like(fields))
+    means = noise.sample((2000, 1, 24, 24)).mean((2, 3))
+    assert means.std() < 0.1
+    assert noise.variance((1, 1, 24, 24)).mean() < 2 * fields.square().mean()
+    assert noise.spectrum.at(torch.tensor([0.0])) < noise.spectrum.at(
+        torch.tensor([math.pi**2])
     )
 
 
