@@ -138,7 +138,7 @@ class Experiment:
         settings, paper = self.settings, RATES.get((self.dataset, self.model), 1e-3)
         if settings.tuned and settings.rate is None:
             return rates.chosen(self.dataset, self.model).rate
-        return settings.rates.get(self.model) or settings.rate or paper
+        return settings.rate or paper
 
     @property
     def schedule(self) -> Schedule:

@@ -7,7 +7,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchmarks.data.generators.meshes import FINE_CELLS
@@ -35,10 +35,9 @@ class Preset:
     warm_epochs: int = 0  # first epochs of a Bayesian model, without posterior scale
     batch: int = 16  # of all processes together
     tuned: bool = False  # rate and schedule are those of `benchmarks.rates`
-    # Of all models, instead of the paper's or the tuned one; of some, not `rate`.
+    # Of all models, the same, instead of the paper's or the tuned one.
     rate: float | None = None
-    rates: Mapping[str, float] = field(default_factory=dict)
-    schedule: Schedule | None = None  # of all models, the same
+    schedule: Schedule | None = None
     evaluate_every: int = 1  # epochs between two evaluations; the last one has one
     # Heat kernels of DINOZAUR's layers instead of the model's own: "rest" for the
     # paper's, "drift" for one that moves, or a number of kernels of which all but the
@@ -119,8 +118,7 @@ _SMALL_BODY = {
     "epochs": 12,
     "bayesian_epochs": 16,  # a third more than the others, as in the paper
     "warm_epochs": 12,
-    "schedule": "schedule-free",  # with a learning rate for few steps
-    "rate": 1e-2,
+    "tuned": True,
     "initialisation": "balanced",
     "draws": 20,
     "radius": 0.05,  # large enough for some neighbours of every vertex
@@ -159,19 +157,8 @@ SMALL: Changes = {
         "batch": 4,
         "draws": 50,
     },
-    "car": {
-        **_SMALL_BODY,
-        "rates": {"gino": 3e-2, "gino_g": 3e-3, "tgino": 3e-2, "separable": 3e-2},
-    },
-    "ahmed": {
-        **_SMALL_BODY,
-        "rates": {
-            **dict.fromkeys(("gino_g", "tgino", "tgino_g"), 3e-3),
-            **dict.fromkeys(
-                ("dinozaur_plain", "dinozaur", "transport", "shells"), 3e-3
-            ),
-        },
-    },
+    "car": _SMALL_BODY,
+    "ahmed": _SMALL_BODY,
 }
 
 _SMOKE = {
@@ -253,8 +240,6 @@ def find_preset(dataset: str, name: str) -> Preset:
     for setting, text in changed_settings(tuned).items():
         field_name, parse = TUNABLE[setting]
         changes[field_name] = parse(text)
-        if setting == "learning-rate":
-            changes["rates"] = {}  # it holds for every model
     return replace(found, **changes)
 
 

@@ -4,7 +4,7 @@ from neuralop.utils import count_model_params
 
 from benchmarks.experiments import DATASETS, MODELS, Experiment, models_of
 from benchmarks.models import build
-from benchmarks.rates import RATES, trials
+from benchmarks.rates import RATES, first_schedule, trials
 from benchmarks.tables import markdown, mean_and_deviation
 from benchmarks.tables.paper_tables import (
     MEASURES,
@@ -18,6 +18,8 @@ from benchmarks.tables.records import Record
 from benchmarks.tables.significance import NOTE, Errors, p_values
 
 AUTHORS = ("authors-81", "authors-241")
+#: Relative errors of more than this need no number.
+DIVERGED = 10.0
 #: Models of README's table.
 SHORT = ("fno", "tfno_10", "dinozaur", "shells")
 
@@ -29,25 +31,30 @@ def sweep(found: list[Record]) -> list[str]:
     """
     blocks = []
     for dataset, title in DATASETS.items():
-        lines = []
+        lines, first = [], first_schedule(dataset)
         for model in models_of(dataset):
             own = trials(dataset, model, found)
             cells = [
-                [t for t in own if (t.rate, t.schedule) == (rate, "one-cycle")]
+                [t for t in own if (t.rate, t.schedule) == (rate, first)]
                 for rate in RATES
             ]
-            cells.append([t for t in own if t.schedule == "schedule-free"])
+            cells.append(sorted(t for t in own if t.schedule != first)[:1])
             shown = []
             for cell in cells:
                 chosen = all(cells[:-1]) and cell and cell[0] == min(own)
                 mark = "**" if chosen else ""
                 text = f"{100 * cell[0].error:.2f}" if cell else NOTHING
-                free = f" ({cell[0].rate:g})" if cell and cell is cells[-1] else ""
-                shown.append(f"{mark}{text}{mark}{free}")
+                text = "diverged" if cell and cell[0].error > DIVERGED else text
+                rate = f" ({cell[0].rate:g})" if cell and cell is cells[-1] else ""
+                shown.append(f"{mark}{text}{mark}{rate}")
             if any(cells[:-1]):
                 lines.append([short_title(model), *shown])
         if lines:
-            head = ["Model", *(f"{rate:g}" for rate in RATES), "Schedule-Free (rate)"]
+            names = ["One cycle", "Schedule-Free"]
+            if first == "schedule-free":
+                names.reverse()
+            rates = [f"{names[0]}, {RATES[0]:g}", *(f"{rate:g}" for rate in RATES[1:])]
+            head = ["Model", *rates, f"{names[1]} (rate)"]
             blocks.append(f"**{title}**\n\n{markdown([head, *lines])}")
     return blocks
 

@@ -111,7 +111,7 @@ def settings_of(experiment: Experiment) -> dict[str, str]:
     """Return the settings that matter to a run, one entry for each field."""
     settings = experiment.settings
     others = {
-        *("rates", "tuned", "public", "trained_with"),
+        *("tuned", "public", "trained_with"),
         *(_OF_POSTERIORS if experiment.uncertainty != "bayesian" else ()),
     }
     names = [f.name for f in fields(settings) if f.name not in others]

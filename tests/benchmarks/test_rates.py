@@ -33,6 +33,8 @@ def test_rates_come_before_the_other_schedule():
     done = [*ONE_CYCLE, trial(1e-2, 0.5, "schedule-free")]
     assert rates.left("darcy", "fno", done) == []
     assert rates.left("darcy", "dinozaur", done) == names
+    free = [rates.preset_of(rate, "schedule-free") for rate in rates.RATES]
+    assert rates.left("ahmed", "gino", []) == free
 
 
 def test_rows_of_other_seeds_and_settings_do_not_count():
