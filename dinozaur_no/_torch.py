@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -142,6 +144,30 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float64
 
 
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """Return float32 for lower precision, and any other dtype as it is."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def restore_digits(module: nn.Module, before: Mapping[str, Tensor]) -> None:
+    """Give buffers the digits back that a cast to low precision took.
+
+    They stay on the device that they were moved to.
+    """
+    for name, buffer in list(module.named_buffers(recurse=False)):
+        if buffer.is_floating_point() and buffer.itemsize < 4:
+            setattr(module, name, before[name].to(buffer.device))
+
+
+def warn_caller(message: str) -> None:
+    """Warn in the name of the line that called the package, perhaps through torch."""
+    inside = str(Path(__file__).parent), str(Path(torch.__file__).parent)
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
 def in_double(value: Any) -> Tensor:
     """Return numbers in double precision, on the CPU: some devices have none."""
     if isinstance(value, Tensor):
@@ -153,7 +179,14 @@ def standard_normal(
     shape: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """Draw standard normal numbers with device and dtype of ``like``."""
-    if generator is not None and generator.device.type != like.device.type:
+    if generator is None:  # the compiler takes no such keyword with a symbolic shape
+        return torch.randn(*shape, dtype=like.dtype, device=like.device)
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator (={generator!r}) must be a torch.Generator, such as "
+            "torch.Generator().manual_seed(0)"
+        )
+    if generator.device.type != like.device.type:
         raise ValueError(
             f"generator lives on {generator.device} but the model on {like.device}; "
             f"make it with torch.Generator({like.device.type!r})"

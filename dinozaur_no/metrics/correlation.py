@@ -81,8 +81,11 @@ def lag_correlation(
     if along % samples.ndim == 0:
         raise ValueError(f"axis (={axis}) counts the samples; give one of points")
     points = units.shape[-1]
-    lags = points // 2 if max_lag is None else max_lag
-    if not isinstance(lags, int) or not 0 <= lags < points:
+    try:
+        lags = operator.index(points // 2 if max_lag is None else max_lag)
+    except TypeError:
+        lags = -1
+    if not 0 <= lags < points:
         raise ValueError(
             f"the lag (={max_lag}) must be an integer from 0 to {points - 1}, as "
             f"samples have {points} points along axis {axis}"

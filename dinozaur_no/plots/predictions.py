@@ -173,8 +173,9 @@ def plot_uncertainty(
     mean, std, epistemic = map(numbers, (shown.mean, shown.std, shown.epistemic_std))
     error = np.abs(mean - target)
     lengths, unit = box(mean.shape, extent)
-    limits = min(target.min(), mean.min()), max(target.max(), mean.max())
-    largest = max(error.max(), std.max(), epistemic.max())
+    both = np.stack([target, mean])
+    limits = np.nanmin(both), np.nanmax(both)  # the truth may have gaps
+    largest = np.nanmax(np.stack([error, std, epistemic]))
     field_style = {"cmap": FIELD, "vmin": limits[0], "vmax": limits[1]}
     error_style = {"cmap": ERROR, "vmin": 0.0, "vmax": largest}
     fields = (

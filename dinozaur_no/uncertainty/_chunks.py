@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._torch import at_least_single
 from ._fields import Fields, joined, map_fields
 from .predictive import Predictive
 
@@ -36,7 +37,7 @@ class _Moments:
         self.n = 0
 
     def add(self, samples: Tensor) -> None:
-        samples = samples.to(torch.promote_types(samples.dtype, torch.float32))
+        samples = samples.to(at_least_single(samples.dtype))
         n, mean = len(samples), samples.mean(0)
         squares = (samples - mean).square().sum(0)
         if self.n == 0:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .._torch import at_least_single
 from ._fields import Args, Fields, Kwargs, inputs_and_target, map_fields, sum_of_squares
 
 #: Numbers of a temporary array, so that memory does not grow with the fields.
@@ -72,7 +73,7 @@ class LastLayer:
 
     @property
     def _dtype(self) -> torch.dtype:
-        return torch.promote_types(self.outputs.dtype, torch.float32)
+        return at_least_single(self.outputs.dtype)
 
 
 def find_last_layer(model: nn.Module, name: str | None = None) -> tuple[str, Any]:

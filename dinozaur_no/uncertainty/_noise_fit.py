@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .._torch import at_least_single
 from ._chunks import predictive_of
 from ._cosine_basis import layout_of
 from ._fields import (
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
 
 #: Pairs of samples whose differences stand for the covariance of all samples.
 _PAIRS = 4
-#: Temperatures that are tried, evenly spaced in the logarithm.
-_TEMPERATURES = torch.logspace(-3, 4, 141, dtype=torch.float64)
+#: Temperatures that are tried, evenly spaced in the logarithm, in units of the one that
+#: makes the samples vary as much as the residuals.
+_TEMPERATURES = torch.logspace(-4, 2, 121, dtype=torch.float64)
+#: Means of fields that vary less than this share of those of white noise with the same
+#: variance are rounding errors: the mean is conserved.
+_CONSERVED = 1e-2
 #: Share of the mean square that stays noise at least.
 _LEAST_NOISE = 1e-6
 
@@ -138,27 +143,35 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
             "the samples have no spread, so there is no temperature to fit; omit "
             "temperature=True"
         )
+    total, known = (float(sum(p[i].sum() for p in pooled)) for i in (0, 1))
+    temperatures = (total / known * _TEMPERATURES).tolist()
     scores = []
-    for temperature in _TEMPERATURES.tolist():
+    for temperature in temperatures:
         score = 0.0
         for squares, spread in pooled:
             variance = temperature * spread + beyond(squares, spread, temperature)
             score += float((variance.log() + squares / variance).sum())
         scores.append(score)
-    best = float(_TEMPERATURES[int(torch.tensor(scores).argmin())])
+    best = temperatures[int(torch.tensor(scores).argmin())]
     return min(best, _largest_temperature(seen))
 
 
 def _largest_temperature(seen: Observed) -> float:
-    """Compare means of residual fields with those of deviations of samples."""
-    totals = [0.0, 0.0]
+    """Compare means of residual fields with those of deviations of samples.
+
+    There is no bound if the samples agree in their means.
+    """
+    totals, white = [0.0, 0.0], 0.0
     for residual, place, known in zip(seen.residuals, seen.where, seen.deviations):
         layout = layout_of(residual.shape, place)
         for which, group in enumerate((residual[None], known)):
             for field in group:
-                means = layout.channels_first(field).double().flatten(2).mean(2)
-                totals[which] += float(means.square().sum()) / len(group)
-    return totals[0] / totals[1] if totals[1] > 0 else math.inf
+                points = layout.channels_first(field).double().flatten(2)
+                totals[which] += float(points.mean(2).square().sum()) / len(group)
+                if which == 1:
+                    variance = points.square().mean(2).sum() / layout.n_points
+                    white += float(variance) / len(group)
+    return totals[0] / totals[1] if totals[1] > _CONSERVED * white else math.inf
 
 
 def beyond(squares: Tensor, spread: Tensor, temperature: float) -> Tensor:
@@ -204,7 +217,7 @@ def fit_spectrum(noise: CorrelatedNoise, seen: Observed, temperature: float) -> 
 
 
 def _kept(fields: Tensor) -> Tensor:
-    return fields.detach().to("cpu", torch.promote_types(fields.dtype, torch.float32))
+    return fields.detach().to("cpu", at_least_single(fields.dtype))
 
 
 def _pairs(predicted: Predictive) -> Tensor:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from .._torch import at_least_single, restore_digits, warn_caller
 from .._validation import one_of, positive
 from ._fields import (
     Args,
@@ -46,11 +46,11 @@ class NoisyModule(nn.Module):
     @property
     def noise_variance(self) -> Tensor:
         """Variance of the noise, a scalar; can be set."""
-        return self.raw_noise.exp()
+        return self.raw_noise.to(at_least_single(self.raw_noise.dtype)).exp()
 
     @noise_variance.setter
     def noise_variance(self, value: float) -> None:
-        variance = positive("noise_variance", float(value))
+        variance = positive("noise_variance", value)
         with torch.no_grad():
             self.raw_noise.fill_(math.log(variance))
 
@@ -61,7 +61,7 @@ class NoisyModule(nn.Module):
 
     @temperature.setter
     def temperature(self, value: float) -> None:
-        temperature = positive("temperature", float(value))
+        temperature = positive("temperature", value)
         self.raw_temperature.fill_(math.log(temperature))
 
     @torch.no_grad()
@@ -188,6 +188,12 @@ class NoisyModule(nn.Module):
             parts.append(-0.5 * (squares * torch.exp(-noise) + constant))
         return torch.stack(parts).sum(0)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        before = dict(self.named_buffers(recurse=False))
+        moved = super()._apply(fn, recurse)
+        restore_digits(self, before)
+        return moved
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any
     ) -> None:
@@ -259,11 +265,10 @@ class NoisyModule(nn.Module):
         if noise is None:
             return found
         if not noise.fitted:
-            warnings.warn(
+            warn_caller(
                 "the CorrelatedNoise is not fitted, so this prediction has independent "
                 "noise; call fit_noise(batches) with fields that the model was not "
-                "trained on",
-                stacklevel=4,  # the line that calls predict, outside of no_grad
+                "trained on"
             )
             return found
         means = map_fields(found, lambda part: part.mean)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from neuralop.layers.integral_transform import IntegralTransform
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from .._torch import warn_caller
 from ..gno.shared_kernels import SharedKernels
 from ..layers.bayesian import BayesianDiffusionConv
 from ._fields import Fields, map_fields
@@ -103,11 +103,10 @@ def apply_samples(
 
 
 def _warn_of_single_samples(reason: str) -> None:
-    warnings.warn(
+    warn_caller(
         "the model cannot compute several samples at a time, so they are computed one "
         "by one, which is slower; chunk_size=1 does so without this warning. The "
-        f"reason: {reason}",
-        stacklevel=6,  # the line that calls sample or predict, outside of no_grad
+        f"reason: {reason}"
     )
 
 

@@ -10,7 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import standard_normal, without_autocast
+from .._torch import (
+    at_least_single,
+    exact_dtype,
+    standard_normal,
+    without_autocast,
+)
 from ._cosine_basis import (
     Layout,
     analyse,
@@ -178,6 +183,9 @@ class Spectrum:
     def log_likelihood(self, residuals: Tensor, where: Tensor | None) -> Tensor:
         """Compute the log-likelihood of each field, (b,); differentiable in them."""
         layout = self.layout(residuals.shape, where)
+        dtype = residuals.dtype
+        if where is not None:  # where functions are nearly the same on all points
+            residuals = residuals.to(exact_dtype(residuals.device))
         own = self.to(device=residuals.device, dtype=residuals.dtype)
         b, points = layout.batch, layout.n_points
         amplitude = own._amplitude(layout, where)
@@ -199,7 +207,7 @@ class Spectrum:
         log_det = log_det + 2 * amplitude.log().sum((1, 2)).repeat_interleave(
             b // layout.clouds
         )
-        return -0.5 * (quadratic + log_det + constant)
+        return (-0.5 * (quadratic + log_det + constant)).to(dtype)
 
     def _woodbury(
         self, rows: Tensor, phi: Tensor, spectrum: Tensor
@@ -239,12 +247,14 @@ class Spectrum:
 
     def _clouds(self, where: Tensor, layout: Layout) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield functions (points, functions) and S (channels, functions)."""
-        lower, upper = self.box
+        # Differences of positions that lie far from zero need their digits.
+        lower, upper = self.box.to(exact_dtype(self.device))
         k, eigenvalues = smoothest(upper - lower, int(self.modes))
         k, spectrum = k.to(lower.device), self.at(eigenvalues.to(lower.device))
-        clouds = where.to(self.box).reshape(layout.clouds, layout.n_points, -1)
+        clouds = where.to(lower).reshape(layout.clouds, layout.n_points, -1)
         for cloud in clouds:
-            yield functions_at(cloud, lower, upper, k), spectrum
+            relative, sides = (cloud - lower).to(self.box), (upper - lower).to(self.box)
+            yield functions_at(relative, torch.zeros_like(sides), sides, k), spectrum
 
 
 def decays(eigenvalues: Tensor, times: Tensor) -> Tensor:
@@ -286,7 +296,7 @@ class FieldNoise:
 
     def sample(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sample the noise of the part n times, like a tensor."""
-        exact = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
+        exact = like.new_empty(0, dtype=at_least_single(like.dtype))
         found = self.spectrum.sample(n, self.shape, self.where, exact, generator)
         if self.part is not None:
             found = found.flatten(1)[:, self.part]

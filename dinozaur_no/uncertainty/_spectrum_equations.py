@@ -15,10 +15,6 @@ from ._spectrum import decays
 
 #: Fields on grids that are worked on at a time.
 _FIELDS = 16
-#: Functions on a cloud are not orthogonal, and some sums of them nearly vanish on all
-#: of its points. Those with less than this share of the largest mean square are left
-#: out: a fit would explain rough residuals by them, with far too large a spectrum.
-_SEEN = 0.1
 #: Clouds of points that a fit uses at most, which bounds memory and time.
 _CLOUDS = 256
 
@@ -140,8 +136,14 @@ def clouds_equations(
     where: Sequence[Tensor],
     box: Tensor,
     n_functions: int,
+    share: float,
 ) -> tuple[list[list[Part]], list[int], float]:
-    """Project the fields on the functions, for each channel and cloud."""
+    """Project the fields on the functions, for each channel and cloud.
+
+    Functions on a cloud are not orthogonal, and some sums of them nearly vanish on all
+    of its points. Those with less than this share of the largest mean square are left
+    out: a fit would explain rough residuals by them, with far too large a spectrum.
+    """
     k, eigenvalues = smoothest(box[1] - box[0], n_functions)
     clouds: list[tuple[Tensor, Tensor, Tensor]] = []
     for field, known, place in zip(residuals, deviations, where):
@@ -166,7 +168,7 @@ def clouds_equations(
         values, vectors = torch.linalg.eigh(phi.mT @ phi)
         keep = values > 1e-10 * values[-1]
         values, inverse = values[keep], vectors[:, keep] / values[keep].sqrt()
-        seen = values > _SEEN * values[-1]
+        seen = values > share * values[-1]
         root = values[seen].sqrt()[:, None] * vectors[:, keep][:, seen].mT
         degrees = len(cloud) - len(values)
 

@@ -39,6 +39,9 @@ _TOLERANCE = 5e-3
 _FEW = 16
 #: Fits on grids after the first one, each with the amplitude of the fit before.
 _ROUNDS = 2
+#: Shares of `clouds_equations` that are tried. Smooth errors of a mesh that is much
+#: finer in some places need small ones, rough errors of a surface large ones.
+_SHARES = (0.1, 0.01, 0.001)
 #: Variances are at least this share of the mean square.
 _LEAST_WHITE = 1e-6
 
@@ -59,6 +62,9 @@ class SpectrumFit:
         Number of functions on points.
     temperature : float, default 0.0
         Factor of the covariance of the deviations.
+    share : float, optional
+        See `clouds_equations`; by default the one of the most likely fit to residuals
+        on some clouds.
 
     Attributes
     ----------
@@ -73,14 +79,19 @@ class SpectrumFit:
         deviations: Sequence[Tensor],
         n_functions: int,
         temperature: float = 0.0,
+        share: float | None = None,
     ) -> None:
+        on_points = where[0] is not None
+        if share is None and on_points:
+            share = _most_likely_share(*_few_clouds(residuals, where), n_functions)
+        self._share = share
         self._square = _mean_squares(residuals, where)
         self._times = self._modes = self._box = torch.zeros(0)
         self._thetas = [_start(square) for square in self._square.tolist()]
         self._fit(residuals, where, deviations, n_functions)
         self.spectrum = self._beyond(temperature)
         # The amplitude depends on the spectrum. One more fit is enough on points.
-        for _ in range(_ROUNDS if where[0] is None else 1):
+        for _ in range(1 if on_points else _ROUNDS):
             pairs = zip(residuals, where)
             scales = [self.spectrum.amplitude(r.shape, w, r) for r, w in pairs]
             self._fit(
@@ -90,7 +101,7 @@ class SpectrumFit:
                 n_functions,
             )
             self.spectrum = self._beyond(temperature)
-        if where[0] is not None:
+        if on_points:
             self._match_variance(where, deviations, temperature)
 
     def _match_variance(
@@ -132,10 +143,10 @@ class SpectrumFit:
             box = torch.stack([flat.amin(0), flat.amax(0)])
             box = box.to(torch.get_default_dtype())
             parts, modes, largest = clouds_equations(
-                residuals, deviations, positions, box.double(), n_functions
+                residuals, deviations, positions, box.double(), n_functions, self._share
             )
         # A constant field; then from a smooth one to one that a grid just resolves.
-        ends = math.log10(0.5), math.log10(min(0.5 / largest, 0.25))
+        ends = math.log10(0.5), math.log10(0.5 / max(largest, 2.0))
         times = torch.logspace(*ends, _TIMES - 1, dtype=torch.float64)
         self._times = torch.cat([times.new_tensor([_LONGEST]), times])
         self._modes, self._box = torch.tensor(modes), box
@@ -178,6 +189,34 @@ class SpectrumFit:
         return found, theta
 
 
+def _few_clouds(
+    residuals: Sequence[Tensor], where: Sequence[Tensor | None]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return some of the fields, on at most as many clouds as the first steps take."""
+    pairs = [(r, w) for r, w in zip(residuals, where) if w is not None]
+    pairs = pairs[:: math.ceil(len(pairs) / _FEW)]
+    found = []
+    for field, place in pairs:
+        step = math.ceil(layout_of(field.shape, place).clouds * len(pairs) / _FEW)
+        found.append((field[::step], place[::step]) if step > 1 else (field, place))
+    fields, places = zip(*found)
+    return list(fields), list(places)
+
+
+def _most_likely_share(
+    residuals: Sequence[Tensor], where: Sequence[Tensor], n_functions: int
+) -> float:
+    """Fit with each share; return the one whose fit is the most likely."""
+    none = [r.new_zeros(0, *r.shape) for r in residuals]
+    scores = []
+    for share in _SHARES:
+        fit = SpectrumFit(residuals, where, none, n_functions, share=share)
+        pairs = zip(residuals, where)
+        each = [fit.spectrum.log_likelihood(exact(r), w).sum() for r, w in pairs]
+        scores.append(float(torch.stack(each).sum()))
+    return _SHARES[max(range(len(scores)), key=scores.__getitem__)]
+
+
 def _start(square: float) -> Tensor:
     """Return weights and white variance of residuals of this mean square."""
     theta = torch.full((_TIMES + 1,), 0.1 * square / _TIMES, dtype=torch.float64)
@@ -189,12 +228,14 @@ def _non_negative(matrix: Tensor, right: Tensor) -> Tensor:
     """Minimise ``x^T matrix x / 2 - right^T x`` over non-negative x."""
     from scipy.optimize import nnls  # importing it takes a while
 
-    scale = matrix.diagonal().sqrt().clamp(min=1e-300)
+    scale = matrix.diagonal().sqrt()
+    felt = scale > 0  # times that a single function does not feel stay zero
+    scale = scale.where(felt, 1.0)
     values, vectors = torch.linalg.eigh(matrix / scale[:, None] / scale)
     root = values.clamp(min=1e-13 * float(values[-1])).sqrt()
     factor, target = root[:, None] * vectors.mT, (vectors.mT @ (right / scale)) / root
     x, _ = nnls(factor.numpy(), target.numpy(), maxiter=100 * len(right))
-    return torch.from_numpy(x) / scale
+    return (torch.from_numpy(x) / scale).where(felt, 0.0)
 
 
 def _mean_squares(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .._torch import full_precision
 from .._validation import positive_int
 from ..layers.diffusion import DiffusionSpectralConv
 from ._fields import Args, Fields, Kwargs
@@ -91,12 +92,14 @@ class FieldAmplitude(nn.Module):
                 f"but FieldAmplitude was built with in_channels="
                 f"{channels[0] - channels[1]} and out_channels={channels[1]}"
             )
-        fields = torch.cat([x.to(prediction.dtype), prediction], 1)
-        hidden = functional.gelu(self.lifting(fields.flatten(2)))
-        for layer, skip in zip(self.layers, self.skips):
-            diffused = layer(hidden.unflatten(2, grid)).flatten(2)
-            hidden = functional.gelu(diffused + skip(hidden))
-        found: Tensor = self.projection(hidden).unflatten(2, grid)
+        dtype = self.lifting.weight.dtype
+        fields = torch.cat([x.to(dtype), prediction.to(dtype)], 1)
+        with full_precision(fields.device.type):
+            hidden = functional.gelu(self.lifting(fields.flatten(2)))
+            for layer, skip in zip(self.layers, self.skips):
+                diffused = layer(hidden.unflatten(2, grid)).flatten(2)
+                hidden = functional.gelu(diffused + skip(hidden))
+            found: Tensor = self.projection(hidden).unflatten(2, grid)
         return found
 
 
@@ -148,6 +151,11 @@ def fit_amplitude(module: nn.Module, seen: Sequence[Seen], temperature: float) -
             "forbids; call fit_noise outside of torch.inference_mode()"
         )
     total = sum(float(r.double().square().sum()) for s in seen for r in s.residuals)
+    if not total:
+        raise ValueError(
+            "all residuals are 0, so the noise has no amplitude to fit; compare the "
+            "predictions with targets"
+        )
     level = (total / sum(r.numel() for s in seen for r in s.residuals)) ** 0.5
     judges = seen[_JUDGED_BATCH - 1 :: _JUDGED_BATCH]
     others = [s for i, s in enumerate(seen) if (i + 1) % _JUDGED_BATCH]

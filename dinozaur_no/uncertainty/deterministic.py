@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from .._torch import warn_caller
 from ._base import UncertainOperator, checked_model, device_of
 from ._fields import Args, Fields, Kwargs, map_fields, mean_square
 from ._sampling import Sampling
@@ -86,10 +86,9 @@ class Deterministic(UncertainOperator):
     def _with_noise(self, found: Any, args: Args, kwargs: Kwargs) -> Any:
         unknown = self._assumed and self.noise is None
         if unknown and self.raw_noise.item() == math.log(_ASSUMED):
-            warnings.warn(
+            warn_caller(
                 "the noise is not fitted, so its variance is exp(-4) whatever the "
                 "data; call fit_noise(batches) with fields that the model was not "
-                "trained on, or pass noise_variance",
-                stacklevel=4,  # the line that calls predict, outside of no_grad
+                "trained on, or pass noise_variance"
             )
         return super()._with_noise(found, args, kwargs)

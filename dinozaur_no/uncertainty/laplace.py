@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._torch import evaluating, standard_normal
+from .._torch import at_least_single, evaluating, standard_normal
 from .._validation import one_of, positive, positive_int
 from ._base import UncertainOperator, checked_model
 from ._evidence import Moments, best_hyperparameters, log_evidence
@@ -217,7 +217,7 @@ class LastLayerLaplace(UncertainOperator):
         factor, noise = self._factor(), self.noise_variance
         with self._one_call():
             seen = look_at_last_layer(self.model, self.layer, args, kwargs)
-        exact = torch.promote_types(seen.outputs.dtype, torch.float32)
+        exact = at_least_single(seen.outputs.dtype)
         mean, variance = seen.fields(seen.outputs.to(exact)), seen.variances(factor)
         if isinstance(mean, dict):
             found = {k: Predictive(mean[k], variance[k], noise) for k in mean}

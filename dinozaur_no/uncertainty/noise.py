@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._torch import evaluating, full_precision, standard_normal
+from .._torch import (
+    at_least_single,
+    evaluating,
+    full_precision,
+    restore_digits,
+    standard_normal,
+)
 from .._validation import positive_int
 from ._fields import Args, Kwargs, argument, map_fields
 from ._residuals import Batches, check_spectrum, checked_batches
@@ -256,7 +262,7 @@ class CorrelatedNoise(nn.Module):
 
         It is differentiable in the residuals, in float32 or better.
         """
-        dtype = torch.promote_types(residuals.dtype, torch.float32)
+        dtype = at_least_single(residuals.dtype)
         return self.spectrum.log_likelihood(residuals.to(dtype), where)
 
     def _positions(self, args: Args, kwargs: Kwargs, model: nn.Module) -> Any:
@@ -311,12 +317,9 @@ class CorrelatedNoise(nn.Module):
         return f"{state}, where={self.where!r}, n_functions={self.n_functions}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        # Of low precision only the device is taken: small variances would vanish.
-        exact = dict(self.named_buffers(recurse=False))
+        before = dict(self.named_buffers(recurse=False))
         moved = super()._apply(fn, recurse)
-        for name, tensor in self.named_buffers(recurse=False):
-            if tensor.is_floating_point() and tensor.itemsize < 4:
-                setattr(self, name, exact[name].to(tensor.device))
+        restore_digits(self, before)  # small variances would vanish
         return moved
 
     def _load_from_state_dict(
@@ -324,9 +327,11 @@ class CorrelatedNoise(nn.Module):
     ) -> None:
         for name, tensor in self.named_buffers(recurse=False):
             new = state_dict.get(prefix + name)
-            if isinstance(new, Tensor) and new.shape != tensor.shape:
+            if isinstance(new, Tensor):  # predictions keep the former tensors
+                same = new.shape == tensor.shape
                 with torch.inference_mode(False):
-                    setattr(self, name, tensor.new_zeros(new.shape))
+                    own = tensor.clone() if same else tensor.new_zeros(new.shape)
+                    setattr(self, name, own)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._torch import save_tensors_atomically, standard_normal
+from .._torch import at_least_single, save_tensors_atomically, standard_normal
 from .._validation import positive, positive_int, probability
 from ._affine import slope_and_offset
 from ._spectrum import FieldNoise
@@ -49,6 +49,12 @@ class Predictive:
     noise: FieldNoise | None = None
 
     def __post_init__(self) -> None:
+        for name in ("mean", "epistemic_variance", "samples"):
+            value = getattr(self, name)
+            if not isinstance(value, Tensor) and (
+                name != "samples" or value is not None
+            ):
+                raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
         if self.mean.is_complex():
             raise TypeError(
                 "mean is complex; pass torch.view_as_real of complex fields"
@@ -93,7 +99,7 @@ class Predictive:
                 "at least one sample"
             )
         samples = samples.detach()
-        exact = samples.to(torch.promote_types(samples.dtype, torch.float32))
+        exact = samples.to(at_least_single(samples.dtype))
         mean = exact.mean(0)
         many = len(samples) > 1
         variance = exact.var(0) if many else torch.zeros_like(mean)
@@ -157,22 +163,29 @@ class Predictive:
     def draws(self, n: int = 100, generator: torch.Generator | None = None) -> Tensor:
         """Sample observations: fields with noise, (n, *mean.shape).
 
-        They use the kept samples in turn, each time with other noise. A prediction
-        without spread needs none.
+        They use the kept samples in turn, each time with other noise. The samples'
+        deviations from the mean are enlarged by sqrt(n / (n - 1)) for n samples, so
+        that these fields have the ``variance``. A prediction without spread needs none.
         """
         return self._draws(positive_int("n", n), generator, 0)
 
     def _draws(self, n: int, generator: torch.Generator | None, first: int) -> Tensor:
         """Sample observations; the first one is number ``first`` in the turn."""
-        base = self.mean[None] if self.samples is None else self.samples
+        base, many = self.mean[None], 1
+        if self.samples is not None:
+            base, many = self.samples, len(self.samples)
         if self.samples is None and bool(self.epistemic_variance.any()):
             raise ValueError(
                 "there are no samples to add noise to; predict with keep_samples=True, "
                 "and with method='samples' in the case of LastLayerLaplace"
             )
-        turns = torch.arange(first, first + n, device=base.device) % len(base)
+        turns = torch.arange(first, first + n, device=base.device) % many
         noise = self._noise(n, generator)
-        return base[turns].to(noise.dtype) + noise
+        found = base[turns].to(noise.dtype)
+        if many > 1:  # few samples lie closer together than their unbiased variance
+            mean = self.mean.to(noise.dtype)
+            found = torch.lerp(mean, found, math.sqrt(many / (many - 1)))
+        return found + noise
 
     def quantity(
         self,
@@ -289,7 +302,7 @@ class Predictive:
 
     def _noise(self, n: int, generator: torch.Generator | None) -> Tensor:
         """Sample the noise n times, in float32 or better: it can be small."""
-        dtype = torch.promote_types(self.mean.dtype, torch.float32)
+        dtype = at_least_single(self.mean.dtype)
         like = self.mean.new_empty(0, dtype=dtype)
         if self.noise is not None:
             return self.noise.sample(n, like, generator)

@@ -50,16 +50,19 @@ class Quantity:
     def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return the ends of the central interval of this level.
 
-        They are quantiles of the samples, because a maximum is not Gaussian.
+        They are quantiles of the samples, because a maximum is not Gaussian. Both are
+        nan where a sample is nan.
         """
         level = probability("level", level)
         # Not by torch.quantile, which refuses more than 16 million numbers.
         ordered = self.samples.sort(0).values
+        missing = self.samples.isnan().any(0)
         ends = []
         for share in ((1 - level) / 2, (1 + level) / 2):
             place = share * (len(ordered) - 1)
             below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
-            ends.append(torch.lerp(below, above, place % 1))
+            end = torch.lerp(below, above, place % 1)
+            ends.append(end.masked_fill(missing, math.nan))
         return ends[0], ends[1]
 
     def __repr__(self) -> str:
@@ -205,7 +208,12 @@ def line_values(
             f"start (={start}) and end (={end}) must have a number for each axis of "
             "the grid"
         )
-    ends = torch.tensor([tuple(start), tuple(end)], dtype=torch.float64)
+    start, end = tuple(start), tuple(end)
+    if len(start) != len(end):
+        raise ValueError(
+            f"start (={start}) and end (={end}) must have as many numbers as each other"
+        )
+    ends = torch.tensor([start, end], dtype=torch.float64)
     if not bool(((ends >= 0) & (ends <= 1)).all()):
         raise ValueError(f"start (={start}) and end (={end}) must lie between 0 and 1")
     steps = torch.linspace(0, 1, positive_int("n_points", n_points)).double()

@@ -55,6 +55,14 @@ def test_distances_without_spread_are_left_out():
         neighbour_correlation(samples, lag=4)
 
 
+def test_distances_of_numpy():
+    samples = torch.randn(20, 12)
+    expected = lag_correlation(samples, max_lag=3)
+    assert torch.equal(lag_correlation(samples, max_lag=np.int64(3)), expected)
+    with pytest.raises(ValueError, match=r"the lag \(=1.5\) must be an integer"):
+        lag_correlation(samples, max_lag=1.5)
+
+
 ERRORS = [
     (lambda: neighbour_correlation(None), "samples must be a torch.Tensor"),
     (lambda: neighbour_correlation(torch.ones(4, 5)), "all samples are equal"),

@@ -1,5 +1,7 @@
 """Figures of predictions: they show the values of the predictions."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -122,6 +124,15 @@ def test_uncertainty(extent, dtype):
     assert clims[0] == clims[1] == (min(fields[0].min(), mean.min()), clims[0][1])
     assert clims[2] == clims[3] == clims[4]
     assert clims[2] == (0, max(field.max() for field in fields[2:]))
+
+
+def test_gaps_in_the_truth():
+    predictive, truth = prediction(5, 7), torch.randn(2, 3, 5, 7)
+    truth[1, 2, :2] = math.nan
+    figure = rendered(plot_uncertainty(predictive, truth, item=1, channel=2))
+    limits = [ax.images[0].get_clim() for ax in figure.axes[:5]]
+    assert np.isfinite(limits).all()
+    assert limits[0][0] <= np.nanmin(truth[1, 2])
 
 
 def test_correlation_in_two_dimensions():

@@ -101,6 +101,30 @@ def test_likelihood_of_a_known_factor():
     torch.testing.assert_close(operator.log_likelihood(x / 2, y, inputs=x), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_predictions_of_any_precision(fitted, dtype):
+    operators, x, y, _ = fitted
+    operator = operators["with"]
+    expected = operator.log_likelihood(x / 2, y, inputs=x)
+    found = operator.log_likelihood((x / 2).to(dtype), y.to(dtype), inputs=x)
+    torch.testing.assert_close(found, expected.to(found), rtol=0.05, atol=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        under = operator.log_likelihood(x / 2, y, inputs=x)
+    torch.testing.assert_close(under, expected)
+    again = Deterministic(
+        Half().to(dtype), noise=CorrelatedNoise(amplitude=FieldAmplitude(width=2))
+    )
+    again.fit_noise([(x.to(dtype), y.to(dtype))])
+    assert bool(again.predict(x[:2].to(dtype)).std.isfinite().all())
+
+
+def test_residuals_of_zero_have_no_amplitude():
+    operator = Deterministic(Half(), noise=CorrelatedNoise(amplitude=FieldAmplitude()))
+    x = torch.randn(12, 1, 8, 8)
+    with pytest.raises(ValueError, match="all residuals are 0"):
+        operator.fit_noise([(x, x / 2)])
+
+
 def test_predictions_have_the_amplitude(fitted, tmp_path):
     operators, x, y, _ = fitted
     found = operators["with"].predict(x)

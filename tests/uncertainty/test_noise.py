@@ -282,6 +282,58 @@ def test_rough_residuals_on_a_surface_keep_their_variance():
     assert 0.5 < samples.mean((1, 2, 3)).std() / means < 2
 
 
+@pytest.mark.parametrize("growth", [1.1, 1.2, 1.25])
+def test_smooth_residuals_on_a_stretched_mesh_have_a_likely_spectrum(growth):
+    """Points around an ellipse, finer and finer towards its wall."""
+    torch.manual_seed(0)
+    angle = torch.arange(60) / 60 * 2 * math.pi
+    height = torch.cumsum(1e-4 * growth ** torch.arange(30.0), 0)
+    height = (10 * height / height[-1])[:, None]
+    mesh = [(0.5 + height) * angle.cos(), (0.06 + height) * angle.sin()]
+    where = torch.stack(mesh, -1).reshape(-1, 2)
+    waves = torch.cos(where @ torch.randn(2, 200) / 2 + 6.28 * torch.rand(200)) / 10
+    residuals = torch.randn(60, 200) @ waves.mT + 0.01 * torch.randn(60, len(where))
+    residuals = residuals[..., None]
+    noise = CorrelatedNoise().fit(residuals, where)
+    found = noise.log_likelihood(residuals, where).mean()
+    white = WhiteNoise().fit(residuals).log_likelihood(residuals).mean()
+    assert found > white + 1000
+
+
+def test_the_likelihood_on_points_takes_single_precision():
+    """Nine tenths of the points are so close that functions agree on them."""
+    torch.manual_seed(0)
+    where = torch.cat([torch.rand(100, 2), 0.02 * torch.rand(900, 2) + 0.4])
+    residuals = torch.randn(64, 1, 1) + torch.randn(64, 1, 1) * where[None, :, :1]
+    noise = CorrelatedNoise().fit(residuals, where)
+    single = noise.log_likelihood(residuals, where)
+    assert single.dtype == torch.float32
+    exact = noise.log_likelihood(residuals.double(), where.double())
+    torch.testing.assert_close(single, exact.float(), rtol=1e-4, atol=1e-2)
+
+
+def test_positions_far_from_zero():
+    torch.manual_seed(0)
+    near = torch.rand(200, 2, dtype=D)
+    residuals = torch.randn(60, 1, 1, dtype=D) * near[:, :1] + 0.1 * torch.randn(
+        60, 200, 1, dtype=D
+    )
+    likelihoods = []
+    for offset in (0.0, 2.0**16):
+        noise = CorrelatedNoise(n_functions=32).fit(residuals, near + offset)
+        likelihoods.append(noise.log_likelihood(residuals, near + offset).mean())
+    torch.testing.assert_close(*likelihoods, rtol=0.02, atol=0)
+
+
+def test_one_function():
+    where, residuals = torch.rand(30, 2), torch.randn(40, 1, 1).expand(40, 30, 1)
+    noise = CorrelatedNoise(n_functions=1).fit(residuals, where)
+    square = residuals.square().mean()
+    torch.testing.assert_close(
+        noise.variance((1, 30, 1), where), square.expand(1, 30, 1)
+    )
+
+
 def test_functions_that_nearly_vanish_on_the_points_are_left_out():
     """On two thin plates cosines across them differ in next to nothing."""
     torch.manual_seed(0)
@@ -289,7 +341,7 @@ def test_functions_that_nearly_vanish_on_the_points_are_left_out():
     points[:, 2] = 0.6 * (points[:, 2] > 0.5) + 0.02 * points[:, 2]
     box = torch.stack([points.amin(0), points.amax(0)])
     fields = torch.randn(1, 400, 1, dtype=D)
-    ((cloud,),), _, _ = clouds_equations([fields], [fields[:0]], [points], box, 64)
+    ((cloud,),), _, _ = clouds_equations([fields], [fields[:0]], [points], box, 64, 0.1)
     phi = functions_at(points, *box, smoothest(box[1] - box[0], 64)[0])
     values = torch.linalg.eigvalsh(phi.mT @ phi)
     seen = values > 0.1 * values[-1]
@@ -308,7 +360,7 @@ def test_equations_of_grid_and_points_agree():
     fields, known = torch.randn(20, 1, 8, dtype=D), torch.randn(3, 20, 1, 8, dtype=D)
     where, box = dense_noise.cell_centres((8,)), torch.tensor([[0.0], [1.0]]).double()
     (grids,), modes, largest = grids_equations([fields], [known])
-    (clouds,), points, same = clouds_equations([fields], [known], [where], box, 8)
+    (clouds,), points, same = clouds_equations([fields], [known], [where], box, 8, 0.1)
     assert (modes, largest) == (points, pytest.approx(same))
     times, theta = torch.tensor([0.1, 0.01]).double(), torch.tensor([1.0, 0.5, 0.3])
     found = [part.equations(times, theta.double()) for part in (grids[0], clouds[0])]
@@ -514,6 +566,12 @@ def test_full_precision_under_autocast():
             assert torch.equal(noise.log_likelihood(residuals, where), expected)
             noise.fit(residuals, where)
         assert all(torch.equal(noise.state_dict()[name], state[name]) for name in state)
+
+
+def test_generators_must_be_generators():
+    noise = grid_noise(dtype=torch.float32)
+    with pytest.raises(TypeError, match=r"generator \(=0\) must be a torch.Generator"):
+        noise.sample((1, 2, 5, 4), generator=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

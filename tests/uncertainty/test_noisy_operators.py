@@ -1,5 +1,6 @@
 """Noise, temperature and likelihood of every method."""
 
+import copy
 import math
 
 import pytest
@@ -255,6 +256,30 @@ def test_temperature_is_bounded_by_the_means():
     assert bounded < 0.7
 
 
+@pytest.mark.parametrize("constant", [0.0, 5.0, 100.0])
+def test_conserved_means_do_not_bound_the_temperature(constant):
+    """Samples and errors have no mean, up to rounding, which says nothing."""
+    torch.manual_seed(0)
+    place = torch.linspace(0.2, 3, 12).expand(50, 1, 12, 12)
+    deviations = place * torch.randn(4, 50, 1, 12, 12)
+    residual = 4 * place * torch.randn(50, 1, 12, 12)
+    parts = [f - f.mean((-1, -2), True) for f in (deviations, residual)]
+    known, error = ((part + constant) - constant for part in parts)
+    seen = Observed([error], [None], [known], [place.square()], [])
+    assert best_temperature(seen, per_channel=False) == pytest.approx(16, rel=0.2)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 1e5])
+def test_temperature_has_no_unit(scale):
+    torch.manual_seed(0)
+    spread = torch.rand(4, 1, 9, 9).double() + 0.01
+    residual = torch.randn_like(spread) * (3 * spread).sqrt()
+    seen = Observed([residual], [None], [], [scale**2 * spread], [])
+    expected = best_temperature(seen._replace(variances=[spread]), per_channel=False)
+    found = best_temperature(seen, per_channel=False)
+    assert found == pytest.approx(expected / scale**2)
+
+
 def test_temperature_and_spread_of_laplace_agree():
     """Its spread depends on the noise, which is fitted at the same time."""
     operator = laplace(None)
@@ -422,6 +447,45 @@ def test_noise_must_be_noise():
 def test_noise_variance_must_be_a_number():
     with pytest.raises(TypeError, match="pass a noise as noise="):
         Deterministic(Net(), CorrelatedNoise())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("build", [Deterministic, VariationalOperator])
+def test_noise_and_temperature_survive_a_cast(build, dtype):
+    operator = build(variational_operator().model, 1e-8)
+    if build is Deterministic:
+        operator.temperature = 3e-6
+        assert operator.to(dtype).temperature.item() == pytest.approx(3e-6)
+    cast = operator.to(dtype).noise_variance
+    assert cast.item() == pytest.approx(1e-8, rel=0.1 if dtype.itemsize < 4 else 0)
+
+
+def test_predictions_keep_their_noise():
+    operator = Deterministic(Net(), noise=CorrelatedNoise())
+    x, y = held_out(operator, 40)
+    operator.fit_noise([(x, y)])
+    found = operator.predict(x[:2])
+    before = found.draws(50, seeded())
+    other = copy.deepcopy(operator)
+    other.fit_noise([(x, 100 * y)])
+    operator.load_state_dict(other.state_dict())
+    assert torch.equal(found.draws(50, seeded()), before)
+
+
+def test_numbers_must_be_numbers():
+    operator = Deterministic(Net())
+    for name in ("noise_variance", "temperature"):
+        with pytest.raises(ValueError, match=rf"{name} \(=None\) must be positive"):
+            setattr(operator, name, None)
+
+
+@every_method
+def test_warnings_name_the_line_of_the_call(build):
+    operator = build(CorrelatedNoise())
+    x, _ = held_out(operator, 2)
+    with pytest.warns(UserWarning, match="CorrelatedNoise is not fitted") as seen:
+        operator.predict(x, **options_of(operator))
+    assert {w.filename for w in seen} == {__file__}
 
 
 def test_prediction_with_noise_that_nobody_gave_warns():

@@ -201,6 +201,19 @@ def test_errors_of_shapes(arguments, message):
         Predictive(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (([1.0], torch.zeros(1), 1.0), "mean"),
+        ((torch.zeros(1), 0.1, 1.0), "epistemic_variance"),
+        ((torch.zeros(1), torch.zeros(1), 1.0, [[1.0]]), "samples"),
+    ],
+)
+def test_fields_must_be_tensors(arguments, name):
+    with pytest.raises(TypeError, match=f"{name} must be a tensor, got"):
+        Predictive(*arguments)
+
+
 def test_complex_fields_are_refused():
     field = torch.ones(1, 1, 4, dtype=torch.complex64)
     with pytest.raises(TypeError, match="mean is complex"):

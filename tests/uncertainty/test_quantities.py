@@ -102,6 +102,8 @@ def test_ends_of_a_line():
     torch.testing.assert_close(found, torch.tensor([0.0, 1.5, 3.0]))
     with pytest.raises(ValueError, match="between 0 and 1"):
         line_values([0.0], [2.0])
+    with pytest.raises(ValueError, match="as many numbers as each other"):
+        line_values([0.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="the line has 2 axes"):
         line_values([0.0, 0.0], [1.0, 1.0])(field)
 
@@ -176,6 +178,13 @@ def test_interval_is_between_quantiles():
     torch.testing.assert_close(high, samples.quantile(0.9, 0))
 
 
+def test_quantities_that_are_not_numbers_have_no_interval():
+    samples = torch.randn(100, 2)
+    samples[3, 1] = math.nan
+    low, high = Quantity(samples).interval()
+    assert low.isnan().tolist() == high.isnan().tolist() == [False, True]
+
+
 def test_conditions_have_probabilities():
     mean = torch.zeros(2, 1, 1)
     found = Predictive(mean, torch.zeros_like(mean), 1.0)
@@ -206,18 +215,27 @@ def test_draws_have_the_total_variance(samples):
     assert drawn.shape == (7000, *found.mean.shape)
     torch.testing.assert_close(drawn.var(0), found.variance, rtol=0.15, atol=0)
     assert torch.equal(drawn, found.draws(7000, seeded()))
-    if samples:
-        seen = found.observations(seeded())
-        assert torch.equal(seen, found.draws(samples, seeded()))
 
 
 def test_white_draws():
     samples = torch.randn(6, 2, 1, 5)
     found = Predictive.from_samples(samples, 0.25)
     drawn = found.draws(6000, seeded())
-    error = drawn - samples.repeat(1000, 1, 1, 1)
+    wider = found.mean + math.sqrt(6 / 5) * (samples - found.mean)
+    error = drawn - wider.repeat(1000, 1, 1, 1)
     assert error.var().item() == pytest.approx(0.25, rel=0.05)
-    assert torch.equal(found.draws(6, seeded()), found.observations(seeded()))
+    noise = found.observations(seeded()) - samples
+    torch.testing.assert_close(found.draws(6, seeded()), wider + noise)
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+def test_few_samples_have_their_unbiased_variance(members):
+    found = Predictive.from_samples(torch.randn(members, 200, 1, 2, 2), 0.01)
+    drawn = found.quantity(lambda fields: fields[..., 0, 0], 2000 * members)
+    variance = drawn.samples.var(0, correction=0)
+    torch.testing.assert_close(variance, found.variance[..., 0, 0], rtol=0.2, atol=1e-3)
+    ratio = variance.mean() / found.variance[..., 0, 0].mean()
+    assert ratio.item() == pytest.approx(1, rel=0.02)
 
 
 def test_quantities_in_parts(monkeypatch):
