@@ -149,10 +149,20 @@ def output_grid(
     if output_shape is None:
         if scaling is None:
             return tuple(grid)
-        output_shape = tuple(round(n * r) for n, r in zip(grid, scaling))
+        scaled = tuple(round(n * r) for n, r in zip(grid, scaling))
+        if any(n < 1 for n in scaled):
+            raise ValueError(
+                f"resolution_scaling_factor (={tuple(scaling)}) leaves {scaled} points "
+                f"of the input grid (={tuple(grid)}); each axis needs at least one"
+            )
+        return scaled
     output_shape = _plain(output_shape)
     sizes = tuple(output_shape) if isinstance(output_shape, Iterable) else ()
-    if len(sizes) != len(grid) or any(n != round(n) or n < 1 for n in sizes):
+    try:
+        good = len(sizes) == len(grid) and all(n == round(n) and n > 0 for n in sizes)
+    except (TypeError, ValueError, OverflowError):  # no numbers, nan, infinite
+        good = False
+    if not good:
         raise ValueError(
             f"output_shape (={output_shape}) must be {len(grid)} positive numbers of "
             f"points, one per axis of the input grid (={tuple(grid)})"
@@ -164,9 +174,12 @@ def check_per_item(name: str, value: Any, shape: Sequence[int], items: int) -> N
     """Check the shape of parameters given for a call, for all items or for each."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} (={value!r}) must be a torch.Tensor")
-    if tuple(value.shape) not in (tuple(shape), (items, *shape)):
+    # Not by ``in``, which the compiler answers wrongly for symbolic shapes.
+    own = tuple(value.shape)
+    each = len(own) == len(shape) + 1 and own[0] == items and own[1:] == tuple(shape)
+    if not (own == tuple(shape) or each):
         raise ValueError(
-            f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)} or "
+            f"{name} has shape {own}, expected {tuple(shape)} or "
             f"{(items, *shape)} for this input"
         )
 

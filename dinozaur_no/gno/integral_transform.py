@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,12 +92,18 @@ class FastIntegralTransform(IntegralTransform):
         Tensor of shape (m, c) or (batch, m, c)
         """
         x = y if x is None else x
+        for name, value in (("y", y), ("x", x), ("f_y", f_y), ("weights", weights)):
+            if not isinstance(value, Tensor | None):
+                raise TypeError(
+                    f"{name} must be a torch.Tensor, got {type(value).__name__}"
+                )
         index, splits = _checked(neighbors, len(y), len(x))
         own = neighbors.get("weights")
         w = self._edge_weights(weights if own is None else own, len(index))
         batched = f_y is not None and f_y.ndim == 3
+        in_kernel = f_y is not None and self.transform_type.startswith("nonlinear")
         if f_y is not None:
-            _check_function(f_y, len(y))
+            _check_function(f_y, len(y), None if in_kernel else self.channel_mlp)
             f_y = f_y if batched else f_y[None]
 
         # Only points with an edge take part: near a surface they are few of a grid.
@@ -110,7 +116,6 @@ class FastIntegralTransform(IntegralTransform):
         y, x_filled = y[used], x[filled]
         f = None if f_y is None else f_y[:, used].transpose(0, 1).contiguous()
 
-        in_kernel = f is not None and self.transform_type.startswith("nonlinear")
         multiply = self.transform_type != "nonlinear_kernelonly"
         u, v, kernel, parameters = self._kernel(y, x_filled, f if in_kernel else None)
         batch = 1 if f is None else f.shape[1]
@@ -192,7 +197,8 @@ class FastIntegralTransform(IntegralTransform):
         weights = [p for p in self.channel_mlp.parameters() if p.ndim > 1]
         numbers: int = u.shape[-1] + v.shape[-1] + sum(p.shape[0] for p in weights)
         # Each number exists before and after a non-linearity, with its gradient.
-        return max(1, _CHUNK_BYTES // (4 * u.element_size() * numbers * batch))
+        bytes_per_edge = 4 * u.element_size() * numbers * max(1, batch)
+        return max(1, _CHUNK_BYTES // bytes_per_edge)
 
 
 def _split_kernel(
@@ -237,6 +243,11 @@ def _checked(
     neighbors: dict[str, Tensor], n_points: int, n_rows: int
 ) -> tuple[Tensor, Tensor]:
     """Return index and splits as int64; refuse those of another geometry."""
+    if not isinstance(neighbors, Mapping):
+        raise TypeError(
+            f"neighbors must be a dict as RadiusSearch returns it, got "
+            f"{type(neighbors).__name__}"
+        )
     if isinstance(neighbors, Neighbors) and neighbors.fit(n_points, n_rows):
         return neighbors["neighbors_index"], neighbors["neighbors_row_splits"]
     for name in ("neighbors_index", "neighbors_row_splits"):
@@ -263,9 +274,16 @@ def _checked(
     return index, splits
 
 
-def _check_function(f_y: Tensor, n_points: int) -> None:
+def _check_function(f_y: Tensor, n_points: int, kernel: nn.Module | None) -> None:
     if f_y.ndim not in (2, 3) or f_y.shape[-2] != n_points:
         raise ValueError(
             f"f_y has shape {tuple(f_y.shape)}, expected ({n_points}, channels) or "
             f"(batch, {n_points}, channels), one value for each point y"
         )
+    if type(kernel) is LinearChannelMLP:
+        out = int(kernel.fcs[-1].out_features)  # type: ignore[index, union-attr]
+        if f_y.shape[-1] not in (1, out):
+            raise ValueError(
+                f"f_y has {f_y.shape[-1]} channels, but the kernel that multiplies it "
+                f"has {out}; a linear transform needs as many, or one in f_y"
+            )

@@ -276,14 +276,20 @@ class BasisCache:
             return RealBasis(*key[:4], method, *key[4:], self.feature_grid, self.plan)
 
         # A tracer's tables belong to its graph and must not outlive it.
-        if torch.compiler.is_compiling() or type(like) not in (Tensor, nn.Parameter):
-            return make("dense" if self.method == "auto" else self.method)
+        traced = type(like) not in (Tensor, nn.Parameter)
+        traced = traced or torch.compiler.is_compiling()
+        if traced and self.method != "fft":
+            return make("dense")
         if like.numel() == 0:  # which an FFT refuses
             return make("dense")
+        if traced:
+            return make(self.method)
         basis = self._bases.pop(key, None)
         if basis is None:
             with outside_transforms():
                 basis = make(self.method)
+            if torch.jit.is_tracing():  # type: ignore[attr-defined]
+                return basis
         self._bases[key] = basis
         while len(self._bases) > self.capacity:
             self._bases.popitem(last=False)
@@ -318,7 +324,11 @@ class OnBox:
         self._extent = per_axis("extent", value, self.order)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a layer; in 0.1.0 its ``extent`` was not a property."""
-        old = {"extent": "_extent"}
-        state = {old.get(name, name): value for name, value in state.items()}
+        """Restore a layer; in 0.1.0 some properties were attributes."""
+        own = {name for name in state if isinstance(_property(self, name), property)}
+        state = {f"_{k}" if k in own else k: value for k, value in state.items()}
         super().__setstate__(state)  # type: ignore[misc]
+
+
+def _property(layer: object, name: str) -> object:
+    return getattr(type(layer), name, None)

@@ -129,8 +129,10 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.prior_scale: Tensor
         self.register_buffer("prior_mean", self.raw_scale.new_zeros(n))
         self.register_buffer("prior_scale", self.raw_scale.new_zeros(n))
-        self.prior_scale[times:] = positive("displacement_prior", displacement_prior)
-        self.set_prior(prior_mean, prior_scale)
+        self._store_prior("prior_mean", prior_mean)
+        self._store_prior("prior_scale", prior_scale)
+        share = positive("displacement_prior", displacement_prior)
+        self.prior_scale[times:] = self._as_scale("displacement_prior", share)
         self._analysis: Analysis | None = None
         self._one_sample = False
         self._noise: Tensor | None = None
@@ -147,16 +149,10 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         mean, scale : float, sequence of float or Tensor, optional
             One number, or one per channel. Scales are positive.
         """
-        times = self.raw_time.numel()
-        with torch.no_grad():
-            if mean is not None:
-                value = self._per_channel("prior_mean", mean)
-                self.prior_mean[:times] = value.flatten()
-            if scale is not None:
-                value = self._per_channel("prior_scale", scale)
-                if not bool((value > 0).all()):
-                    raise ValueError(f"prior_scale (={scale}) must be positive")
-                self.prior_scale[:times] = value.flatten()
+        if mean is not None:
+            self._store_prior("prior_mean", mean)
+        if scale is not None:
+            self._store_prior("prior_scale", scale)
 
     @property
     def posterior_size(self) -> int:
@@ -186,7 +182,12 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     @posterior_scale_tril.setter
     def posterior_scale_tril(self, value: Tensor) -> None:
         c = self.posterior_size
-        tril = in_double(value)
+        try:
+            tril = in_double(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(
+                f"posterior_scale_tril (={value!r}) must be a ({c}, {c}) matrix"
+            ) from error
         diagonal = tril.diagonal() if tril.ndim == 2 else tril
         if tril.shape != (c, c) or not bool(tril.isfinite().all()):
             raise ValueError(
@@ -372,6 +373,24 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
 
     def _per_channel(self, name: str, value: Any) -> Tensor:
         numbers = numbers_of_shape(name, value, self.raw_time.shape)
-        if not bool(numbers.isfinite().all()):
+        if not bool(numbers.to(self.raw_time.dtype).isfinite().all()):
             raise ValueError(f"{name} (={value}) must be finite")
         return numbers
+
+    def _store_prior(self, name: str, value: Any) -> None:
+        numbers = self._per_channel(name, value).flatten()
+        if name == "prior_scale":
+            numbers = self._as_scale(name, numbers)
+        with torch.no_grad():
+            getattr(self, name)[: len(numbers)] = numbers
+
+    def _as_scale(self, name: str, value: float | Tensor) -> Tensor:
+        """Return scales whose squares, by which the KL divides, are not zero."""
+        scale = torch.as_tensor(value, dtype=torch.float64)
+        square = scale.to(self.raw_time.dtype).square()
+        if not bool(((scale > 0) & (square > 0) & square.isfinite()).all()):
+            raise ValueError(
+                f"{name} (={value}) must be positive, with a square that is a "
+                f"{self.raw_time.dtype}"
+            )
+        return scale

@@ -191,7 +191,7 @@ class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass
             if max_n_modes is None
             else check_modes_per_axis("max_n_modes", max_n_modes, self.order)
         )
-        self.max_n_modes = list(self._limit or [0] * self.order)
+        self._max_n_modes = list(self._limit or [0] * self.order)
         self.n_modes = n_modes
         self.extent = extent
         self.resolution_scaling_factor = (
@@ -208,7 +208,7 @@ class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass
         self.shells = positive_int("shells", shells)
         one_of("gradient_features", gradient_features, (False, True))
         self._shell_plan = ShellPlan(shells, tuple(self.max_n_modes))
-        self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
+        self._feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(
             axis_method,
             feature_grid if gradient_features else None,
@@ -255,11 +255,12 @@ class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass
     @diffusion_time.setter
     def diffusion_time(self, value: float | Sequence[float] | Tensor) -> None:
         time = numbers_of_shape("diffusion_time", value, self.raw_time.shape)
-        stored = time.log().to(self.raw_time.dtype).exp()
+        dtype = self.raw_time.dtype
+        stored = time.log().to(dtype).exp()
         if not bool(((stored > 0) & stored.isfinite()).all()):
             raise ValueError(
-                f"diffusion_time (={value}) must be positive and finite; "
-                "use a small number such as 1e-12 for no diffusion"
+                f"diffusion_time (={value}) must be positive and finite; for no "
+                f"diffusion use {torch.finfo(dtype).tiny:.2g}, the smallest {dtype}"
             )
         with torch.no_grad():
             self.raw_time.copy_(time.log())
@@ -295,6 +296,16 @@ class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass
             self.raw_displacement.copy_(arrows)
 
     @property
+    def feature_grid(self) -> FeatureGridKind:
+        """Where features are formed; build another layer to change it."""
+        return self._feature_grid
+
+    @property
+    def max_n_modes(self) -> list[int]:
+        """Largest number of modes per axis, a limit if one was given."""
+        return list(self._max_n_modes)
+
+    @property
     def shell_width(self) -> float:
         """Width of a shell, as an angular frequency in the unit of ``extent``."""
         return self._shell_plan.width(self.extent)
@@ -308,7 +319,7 @@ class DiffusionSpectralConv(OnBox, BaseSpectralConv, metaclass=ConfigurableClass
     def n_modes(self, value: int | Sequence[int]) -> None:
         self._n_modes = check_modes_within(value, self.order, self._limit)
         # Without a limit the maximum follows, so that it is never below the modes.
-        self.max_n_modes = list(map(max, self.max_n_modes, self._n_modes))
+        self._max_n_modes = list(map(max, self._max_n_modes, self._n_modes))
 
     def forward(
         self,

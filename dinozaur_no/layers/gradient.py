@@ -83,7 +83,7 @@ class GradientSpectralConv(OnBox, SpectralConv, metaclass=ConfigurableClass):
             kwargs["resolution_scaling_factor"] = list(scaling)
         super().__init__(in_channels, out_channels, modes, **kwargs)
         self.extent = extent
-        self.feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
+        self._feature_grid = one_of("feature_grid", feature_grid, ("modes", "output"))
         self._bases = BasisCache(axis_method, feature_grid)
         self.gradient_weight = nn.Parameter(
             gradient_weight_init(out_channels, self.extent)
@@ -95,10 +95,17 @@ class GradientSpectralConv(OnBox, SpectralConv, metaclass=ConfigurableClass):
         """Modes per axis, at most ``max_n_modes``; upstream shows the last halved."""
         modes = check_modes_within(value, len(self._limit), self._limit)
         SpectralConv.n_modes.fset(self, modes)
+        self._given_modes = modes
+
+    @property
+    def feature_grid(self) -> FeatureGridKind:
+        """Where features are formed; build another layer to change it."""
+        return self._feature_grid
 
     def forward(self, x: Tensor, output_shape: Sequence[int] | None = None) -> Tensor:
         """Apply the layer to a field (b, in_channels, *grid)."""
-        check_input(x, self.in_channels, self.n_modes, self.complex_data)
+        modes = getattr(self, "_given_modes", self.n_modes)  # 0.1.0 kept the latter
+        check_input(x, self.in_channels, modes, self.complex_data)
         grid = x.shape[2:]
         n_out = output_grid(grid, output_shape, self.resolution_scaling_factor)
         if x.shape[0] == 0:  # which upstream's FFT refuses

@@ -199,9 +199,9 @@ def _by_inputs(
         raise ValueError(_other_shape(name, old, new))
     for kind, number, _ in (label for label in before if label not in after):
         raise ValueError(
-            f"the source has an input {kind} {number} in {name!r}, but the target has "
-            "none; build it with that input, such as positional_embedding='grid' for "
-            "coordinates"
+            f"the source has {kind} {number} in {name!r}, but the target has none; "
+            "build it with that input: in_channels for channels, "
+            "positional_embedding='grid' for coordinates"
         )
     value = torch.zeros_like(new) if start is None else start
     value[:, [after.index(label) for label in before]] = old.to(value)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from neuralop.layers.base_spectral_conv import BaseSpectralConv
 from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.models.base_model import BaseModel
@@ -125,6 +126,13 @@ def load_pretrained(
     """
     folder = Path(folder)
     config = _read_config(folder / _CONFIG)
+    try:
+        torch.empty(0, device=map_location)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"map_location (={map_location!r}) must be a device of this machine, such "
+            f"as 'cpu' ({error})"
+        ) from error
     weights = _read_weights(folder, config["weights"], map_location)
     try:
         model: nn.Module = decoded_model(config["model"])

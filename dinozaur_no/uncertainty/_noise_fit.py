@@ -152,7 +152,7 @@ def best_temperature(seen: Observed, per_channel: bool) -> float:
             variance = temperature * spread + beyond(squares, spread, temperature)
             score += float((variance.log() + squares / variance).sum())
         scores.append(score)
-    best = temperatures[int(torch.tensor(scores).argmin())]
+    best = float(temperatures[int(torch.tensor(scores).argmin())])
     return min(best, _largest_temperature(seen))
 
 

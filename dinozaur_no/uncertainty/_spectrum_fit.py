@@ -84,7 +84,7 @@ class SpectrumFit:
         on_points = where[0] is not None
         if share is None and on_points:
             share = _most_likely_share(*_few_clouds(residuals, where), n_functions)
-        self._share = share
+        self._share = _SHARES[0] if share is None else share
         self._square = _mean_squares(residuals, where)
         self._times = self._modes = self._box = torch.zeros(0)
         self._thetas = [_start(square) for square in self._square.tolist()]

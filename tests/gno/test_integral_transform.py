@@ -105,6 +105,14 @@ def test_transform_without_points(n, m):
     assert not out.any()
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_transform_of_an_empty_batch(kind):
+    x, y = points(4), points(10)
+    _, fast = pair_of_transforms(kind)
+    out = fast(y=y, x=x, neighbors=RadiusSearch()(y, x, 0.5), f_y=torch.ones(0, 10, 4))
+    assert out.shape == (0, 4, 4)
+
+
 @pytest.mark.parametrize("batch", [None, 2])
 @pytest.mark.parametrize("chunk_edges", [None, 40])
 @pytest.mark.parametrize("kind", TYPES)
@@ -170,6 +178,16 @@ def test_errors_of_the_transform():
         call(weights=torch.ones(30))
     with pytest.raises(ValueError, match=r"kernel takes 6 channels.*give it 8"):
         call(x=torch.rand(20, 5))
+    with pytest.raises(
+        ValueError, match=r"f_y has 3 channels, but the kernel .* has 4"
+    ):
+        call(f_y=f_y[:, :3])
+    with pytest.raises(TypeError, match=r"f_y must be a torch.Tensor, got ndarray"):
+        call(f_y=f_y.numpy())
+    with pytest.raises(TypeError, match=r"weights must be a torch.Tensor, got float"):
+        call(weights=1.0)
+    with pytest.raises(TypeError, match=r"neighbors must be a dict .* got NoneType"):
+        call(neighbors=None)
     with pytest.raises(KeyError, match="weighting function"):
         FastIntegralTransform(channel_mlp=fast.channel_mlp, weighting_fn=torch.exp)(
             y=y, x=x, f_y=f_y, neighbors=neighbors

@@ -234,6 +234,15 @@ def test_log_normal_moments_of_the_times():
         ),
         ({"prior_mean": math.nan}, ValueError, r"prior_mean \(=nan\) must be finite"),
         ({"prior_mean": "small"}, TypeError, "prior_mean"),
+        ({"prior_mean": None}, TypeError, "prior_mean"),
+        ({"prior_mean": 1e300}, ValueError, r"prior_mean \(=1e\+300\) must be finite"),
+        ({"prior_scale": None}, TypeError, "prior_scale"),
+        ({"prior_scale": 1e-30}, ValueError, "with a square that is a torch.float32"),
+        (
+            {"displacement_prior": 1e-50, "drift": True},
+            ValueError,
+            r"displacement_prior \(=1e-50\) must be positive",
+        ),
         ({"scale_init": -0.1}, ValueError, r"scale_init \(=-0.1\)"),
         ({"covariance": "low rank"}, ValueError, "'full', 'diagonal'"),
         ({"sample_per": "field"}, ValueError, "'batch', 'item'"),
@@ -263,6 +272,13 @@ def test_errors_of_the_scale(value, message):
     layer = BayesianDiffusionConv(2, 2, (4, 4), covariance="diagonal")
     with pytest.raises(ValueError, match="not diagonal"):
         layer.posterior_scale_tril = torch.tensor([[1.0, 0.0], [0.5, 1.0]])
+
+
+@pytest.mark.parametrize("value", ["a", None, [[1.0], [0.0, 1.0]]])
+def test_a_scale_that_is_no_matrix(value):
+    layer = BayesianDiffusionConv(2, 2, (4, 4))
+    with pytest.raises(TypeError, match=r"must be a \(2, 2\) matrix"):
+        layer.posterior_scale_tril = value
 
 
 def test_errors_of_draws():

@@ -178,9 +178,24 @@ def test_resolution_scaling_factor(value):
 
 
 @every_conv
+@pytest.mark.parametrize("name", ["feature_grid", "max_n_modes"])
+def test_what_cannot_be_set_later(conv, name):
+    if (conv, name) != (GradientSpectralConv, "max_n_modes"):  # upstream sets it
+        with pytest.raises(AttributeError, match=name):
+            setattr(conv(2, 2, (4, 4)), name, "output")
+
+
+@every_conv
+def test_shown_modes_are_those_that_were_given(conv):
+    with pytest.raises(ValueError, match=says("n_modes (=[8, 6])")):
+        conv(2, 2, (8, 6))(smooth(2, 8, (8,)))
+
+
+@every_conv
 def test_scaling_to_nothing(conv):
     layer = conv(2, 2, (4, 4), resolution_scaling_factor=0.01)
-    with pytest.raises(ValueError, match=says("output_shape (=(0, 0))", "(=(8, 7))")):
+    message = says("resolution_scaling_factor (=(0.01, 0.01))", "(0, 0)", "(=(8, 7))")
+    with pytest.raises(ValueError, match=message):
         layer(smooth(1, 2, (8, 7)))
 
 
@@ -362,7 +377,9 @@ def test_errors_come_through_the_builders():
 
 
 @every_conv
-@pytest.mark.parametrize("shape", [4, (4.5, 4), (4,), (4, 0)])
+@pytest.mark.parametrize(
+    "shape", [4, (4.5, 4), (4,), (4, 0), (None, 4), "44", (nan, 4), (inf, 4)]
+)
 def test_output_shape_of_any_kind(conv, shape):
     with pytest.raises(ValueError, match=says(f"output_shape (={shape})")):
         conv(2, 2, (4, 4))(smooth(1, 2, (8, 8)), output_shape=shape)

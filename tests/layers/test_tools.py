@@ -97,6 +97,39 @@ def test_captured_graph_with_a_default_device(conv, dynamo):
         same(results(layer, x, compiled), results(layer, x))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_captured_samples_per_item_of_a_smaller_last_batch(dynamic, dynamo):
+    layer = BayesianDiffusionConv(2, 2, (4,), sample_per="item")
+    compiled = dynamo(layer, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for n in (4, 3):
+        assert compiled(torch.randn(n, 2, 9)).shape == (n, 2, 9)
+
+
+def test_captured_graph_with_times_per_item(dynamo):
+    layer = DiffusionSpectralConv(2, 2, (4,))
+    compiled = dynamo(layer, fullgraph=True, dynamic=True, backend="eager")
+    for n in (2, 3):
+        x, times = torch.randn(n, 2, 9), 0.01 * torch.rand(n, 2)
+        close(compiled(x, diffusion_time=times), layer(x, diffusion_time=times))
+
+
+@OURS
+def test_captured_empty_batch(conv, dynamo):
+    layer = conv(2, 3, (4,), axis_method="fft")
+    compiled = dynamo(layer, dynamic=False, backend="aot_eager")
+    assert compiled(torch.randn(0, 2, 9)).shape == (0, 3, 9)
+
+
+@OURS
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_traced_before_the_first_call(conv):
+    layer = conv(2, 3, (4,)).eval()
+    traced = torch.jit.trace(layer, (smooth(2, 2, (9,)),))
+    x = smooth(2, 2, (9,))
+    close(traced(x), layer(x))
+
+
 def test_compiled_layer_follows_its_parameters_and_modes(dynamo):
     layer = PLAIN(2, 2, (2,), drift=True)
     compiled = dynamo(layer, fullgraph=True, backend="aot_eager")

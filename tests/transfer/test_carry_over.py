@@ -385,7 +385,7 @@ def test_a_problem_that_is_symmetric_hides_a_new_coordinate():
 
 
 def test_coordinates_that_the_target_does_not_see_are_an_error():
-    with pytest.raises(ValueError, match=r"input coordinate 0.*positional_embedding"):
+    with pytest.raises(ValueError, match=r"has coordinate 0.*positional_embedding"):
         carry_over(make(2), make(3, positional_embedding=None))
 
 

@@ -173,6 +173,13 @@ def test_map_location(tmp_path):
     assert {p.device.type for p in found.parameters()} == {"meta"}
 
 
+@pytest.mark.parametrize("device", ["nowhere", "cuda:7", {"cuda": "cpu"}])
+def test_devices_that_are_not_there(device, tmp_path):
+    save_pretrained(DINOZAUR(*SMALL), tmp_path)
+    with pytest.raises(ValueError, match=r"map_location .* must be a device of this"):
+        load_pretrained(tmp_path, map_location=device)
+
+
 # Wrappers
 
 
