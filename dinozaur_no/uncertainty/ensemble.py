@@ -20,7 +20,8 @@ class Ensemble(UncertainOperator):
 
     Each member is one sample [1]_. `sample` and `predict` put the members in evaluation
     mode and have no options of sampling. Calling the ensemble gives the mean of the
-    members, in whatever mode they are.
+    members, in whatever mode they are. Three members say little about the spread at one
+    input, so with few members fit correlated noise without a temperature.
 
     Parameters
     ----------
