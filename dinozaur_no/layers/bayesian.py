@@ -131,8 +131,9 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
         self.register_buffer("prior_scale", self.raw_scale.new_zeros(n))
         self._store_prior("prior_mean", prior_mean)
         self._store_prior("prior_scale", prior_scale)
-        share = positive("displacement_prior", displacement_prior)
-        self.prior_scale[times:] = self._as_scale("displacement_prior", share)
+        share = in_double(positive("displacement_prior", displacement_prior))
+        self._check_scale("displacement_prior", displacement_prior, share)
+        self.prior_scale[times:] = share
         self._analysis: Analysis | None = None
         self._one_sample = False
         self._noise: Tensor | None = None
@@ -380,17 +381,15 @@ class BayesianDiffusionConv(DiffusionSpectralConv):
     def _store_prior(self, name: str, value: Any) -> None:
         numbers = self._per_channel(name, value).flatten()
         if name == "prior_scale":
-            numbers = self._as_scale(name, numbers)
+            self._check_scale(name, value, numbers)
         with torch.no_grad():
             getattr(self, name)[: len(numbers)] = numbers
 
-    def _as_scale(self, name: str, value: float | Tensor) -> Tensor:
-        """Return scales whose squares, by which the KL divides, are not zero."""
-        scale = torch.as_tensor(value, dtype=torch.float64)
+    def _check_scale(self, name: str, value: Any, scale: Tensor) -> None:
+        """Check scales, by whose squares the KL divergence divides."""
         square = scale.to(self.raw_time.dtype).square()
         if not bool(((scale > 0) & (square > 0) & square.isfinite()).all()):
             raise ValueError(
                 f"{name} (={value}) must be positive, with a square that is a "
                 f"{self.raw_time.dtype}"
             )
-        return scale

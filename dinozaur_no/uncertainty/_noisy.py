@@ -343,6 +343,10 @@ class NoisyModule(nn.Module):
                 "the residuals of these batches are not finite; look for nan or inf in "
                 "the data and in the predictions"
             )
+        self._store_noise(variance)
+
+    def _store_noise(self, variance: Tensor) -> None:
+        """Set the noise without a look at the number, which waits for the device."""
         least = torch.finfo(torch.float32).tiny
         self.raw_noise.copy_(variance.clamp(min=least).log())
 

@@ -208,7 +208,7 @@ class VariationalOperator(UncertainOperator):
         rate = (fields / self.noise_fields.clamp(1, _NOISE_MEMORY)).clamp(max=1)
         before = self.noise_variance
         after = torch.lerp(before, mean_square, rate)
-        self._set_noise(torch.where(finite, after, before))
+        self._store_noise(torch.where(finite, after, before))
 
     def extra_repr(self) -> str:
         """List the options, for ``print``."""

@@ -94,7 +94,7 @@ def test_weight_of_the_divergence():
 def test_what_does_not_matter_to_a_run_may_change(change):
     laplace = Experiment("darcy", "fno", "laplace", "smoke")
     before = {e: settings_of(e.trained_as) for e in (laplace, BAYESIAN)}
-    change(rates={"tfno": 1.0}, warm_epochs=2)
+    change(warm_epochs=2)
     assert settings_of(laplace.trained_as) == before[laplace]
     after = settings_of(BAYESIAN)
     changed = {name for name in after if after[name] != before[BAYESIAN][name]}
